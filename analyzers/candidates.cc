@@ -45,7 +45,7 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   }
   if (compared < 2) return {};
   struct Rated {
-    std::tuple<bool, bool, bool, bool, std::size_t> rating;  // the smaller, the better
+    std::tuple<bool, bool, bool, bool, std::size_t, bool> rating;  // the smaller, the better
     std::size_t state;
   };
   std::vector<Rated> rated;
@@ -55,8 +55,8 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
         (s.gpu_only && s.gpu.in_collective()))
       continue;
     const bool is_clear = s.readable && !s.unknown();
-    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.active(),
-                      s.readable ? at_place[place_key(job, s)] : 0},
+    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.moves(),
+                      s.readable ? at_place[place_key(job, s)] : 0, s.active()},
                      i});
   }
   // If all are alike and none is needed, no candidate is better than another.

@@ -50,11 +50,18 @@ bool reads_pipe(const ThreadSnapshot& thread) {
          thread.syscall->fd_target->starts_with("pipe:");
 }
 
+// Whether it reads the output of a child until that output is closed.
+bool reads_output(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return is_place(job.frames[id], known::Place::kChildOutput); });
+}
+
 // Whether a dead child can explain why the rank waits. Not if the rank waits for a child to end, because such a wait
-// for a dead child returns at once.
+// for a dead child returns at once, nor if it reads a child's output: the dead have closed it.
 bool may_miss_child(const JobSnapshot& job, const RankState& state) {
-  const std::string call = blocking_call(job, job.ranks[state.rank].threads[state.doing.thread]);
-  return call != "wait4" && call != "waitid" && call != "waitpid";
+  const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
+  const std::string call = blocking_call(job, thread);
+  return call != "wait4" && call != "waitid" && call != "waitpid" && !reads_output(job, thread);
 }
 
 std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
@@ -78,15 +85,17 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
   const RankSnapshot& rank = job.ranks[state.rank];
   const bool may_read_child =
       state.doing.activity == known::Activity::kUserCode && reads_pipe(rank.threads[state.doing.thread]);
-  if (may_read_child || state.doing.activity == known::Activity::kSubprocess) {
-    std::vector<std::size_t> candidates;
+  if (may_read_child || state.doing.activity == known::Activity::kSubprocess ||
+      state.doing.activity == known::Activity::kCompiling) {
+    std::vector<std::size_t>& candidates = state.awaited_children;
     for (std::size_t c = 0; c < job.ranks.size(); ++c) {
       const RankSnapshot& child = job.ranks[c];
       if (!is_child_of(child, rank) || is_dead(child)) continue;
       const bool loads = std::find(roles[c].begin(), roles[c].end(), known::Role::kDataLoader) != roles[c].end();
       if (!loads && may_be_waited_for(job, child)) candidates.push_back(c);
     }
-    if (candidates.size() == 1) state.child = candidates.front();
+    const bool compiles = state.doing.activity == known::Activity::kCompiling;
+    if (candidates.size() == 1 && !compiles) state.child = candidates.front();
     if (may_read_child && !candidates.empty()) state.doing.activity = known::Activity::kSubprocess;
   }
   const known::Activity activity = state.doing.activity;
@@ -98,6 +107,8 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
     if (!is_child_of(child, rank)) continue;
     if (is_dead(child)) {
       if (!state.dead_child && may_miss_child(job, state)) state.dead_child = c;
+      state.reads_after_end |= activity == known::Activity::kSubprocess && state.awaited_children.empty() &&
+                               reads_output(job, rank.threads[state.doing.thread]);
       continue;
     }
     if (activity != known::Activity::kDataLoading || state.known_from_child) continue;

@@ -11,7 +11,8 @@ namespace rankstacks::analyzers {
 // It is a zombie, or does not exist any more.
 bool is_dead(const RankSnapshot& process);
 
-// Fills RankState::known_from_child, dead_child and child of the ranks that wait, or may wait, for a child. Of a rank
+// Fills RankState::known_from_child, dead_child, child, awaited_children and reads_after_end of the ranks that wait, or
+// may wait, for a child. Of a rank
 // that reads the output of a child it also changes the activity. Dead children do not count if every rank that has
 // arrived in a collective has as many.
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,

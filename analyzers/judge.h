@@ -155,6 +155,12 @@ class Judge {
   Verdict of_stillness_at_one_place() const;
   // No rank moves. They are at two places: few of them at one, the others, which are most of them, at the other.
   Verdict of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const;
+  // Nobody gets on: each rank runs in one function, and of most ranks, which are at one place, each runs but for a
+  // moment now and then: they look again and again for what the others may be going to do.
+  bool most_poll(const std::vector<std::size_t>& most) const;
+  // No rank waits for another, and they are at two places.
+  std::optional<Verdict> of_two_places(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b,
+                                       bool all_run, bool none_is_active) const;
   Verdict of_nobody_waits() const;
 
   const Facts& facts_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyzers/names.h"
+#include "analyzers/native_waits.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -42,6 +43,9 @@ constexpr LocalWait kDatabase{
 constexpr LocalWait kOutput{LocalWaitKind::kOutput, "cannot write its output",
                             "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a "
                             "parent process), or let the terminal go on (Ctrl-Q)"};
+constexpr LocalWait kChildOutput{LocalWaitKind::kChildOutput, "waits for the output of a child that has ended",
+                                 "what that child has started, and left behind, still has its output open: lsof on the "
+                                 "pipe shown names it"};
 constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop",
                           "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets "
                           "(ss -tnp) and their timeouts"};
@@ -81,6 +85,17 @@ std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapsho
   return found;
 }
 
+std::optional<LocalWait> native_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  switch (native_wait_of(job, thread)) {
+    case NativeWait::kCondition: return kCondition;
+    case NativeWait::kSemaphore: return kSemaphore;
+    case NativeWait::kBarrier: return kBarrier;
+    case NativeWait::kThreadEnd: return kThreadEnd;
+    case NativeWait::kNone: break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason) {
@@ -88,6 +103,8 @@ std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& 
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   if (reason == Reason::kNetworkIo && state.doing.operation.kind == known::OperationKind::kEventLoop) return kLoop;
   if (reason == Reason::kPythonLock) return python_wait(job, thread);
+  if (reason == Reason::kNativeLock && !thread.lock_owner) return native_wait(job, thread);
+  if (reason == Reason::kSubprocess && state.reads_after_end) return kChildOutput;
   if (reason != Reason::kFileIo) return std::nullopt;
   if (state.doing.operation.kind == known::OperationKind::kLockedDatabase) return kDatabase;
   if (writes_output(thread)) return kOutput;

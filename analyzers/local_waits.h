@@ -23,7 +23,8 @@ enum class LocalWaitKind {
   kPool,
   kFileLock,
   kDatabase,
-  kOutput
+  kOutput,
+  kChildOutput
 };
 
 struct LocalWait {

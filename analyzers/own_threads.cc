@@ -19,8 +19,9 @@ bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread)
     if (frame.kind != FrameKind::kNative || !is_opaque(frame.module)) return false;
     if (!frame.function) continue;
     const std::string name = public_libc_name(*frame.function);
-    if (name == "pthread_join" || name.starts_with("pthread_cond_") || name.starts_with("sem_") ||
-        name.starts_with("std::thread::join") || name.starts_with("futex"))
+    if (name == "pthread_join" || name.starts_with("pthread_cond_") || name == "pthread_barrier_wait" ||
+        name.starts_with("sem_") || name.starts_with("pthread_clockjoin") || name.starts_with("std::thread::join") ||
+        name.starts_with("futex"))
       return true;
   }
   return false;

@@ -34,7 +34,7 @@ std::map<ProcessKey, std::size_t> states_by_process(const JobSnapshot& job, cons
 bool may_wait_for_a_rank(const RankState& s) {
   const known::Activity activity = s.doing.activity;
   if (!s.readable || s.unrelated || s.dead_child || s.known_from_child ||
-      (s.doing.by_frame && activity != known::Activity::kSubprocess))
+      (s.doing.by_frame && activity != known::Activity::kSubprocess && activity != known::Activity::kNetworkIo))
     return false;
   if (s.inferred || activity == known::Activity::kSubprocess) return true;  // the other end is better evidence
   return activity == known::Activity::kNetworkIo || activity == known::Activity::kFileIo ||

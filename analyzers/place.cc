@@ -31,7 +31,7 @@ bool is_users_code(const Frame& frame) {
 }
 
 std::optional<std::size_t> deciding_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  std::optional<std::size_t> python, native;
+  std::optional<std::size_t> python, native, in_header;
   const std::size_t own = own_frames(job.frames, thread);
   for (std::size_t i = 0; i < own; ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
@@ -40,12 +40,16 @@ std::optional<std::size_t> deciding_frame(const JobSnapshot& job, const ThreadSn
       if (!python) python = i;
     } else if (frame.function && is_mpi_function(*frame.function)) {
       native.reset();  // frames inside of an MPI call are MPI's, and change while it spins
+      in_header.reset();
     } else if (!native && frame.function && !is_opaque(frame.module) && !is_interpreter(frame.module) &&
                !is_thread_start(frame)) {
-      native = i;
+      // std::mutex::lock() and the like are compiled into the program that calls them.
+      const bool of_library = frame.file && known::is_library_file(*frame.file);
+      if (!of_library) native = i;
+      else if (!in_header) in_header = i;
     }
   }
-  return python ? python : native;
+  return python ? python : native ? native : in_header;
 }
 
 bool waits_for_events(const JobSnapshot& job, const ThreadSnapshot& thread) {

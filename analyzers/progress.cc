@@ -41,6 +41,16 @@ bool receives(const ThreadSnapshot& waiting) {
          waiting.motion->runs >= 2 * waiting.motion->samples && is_one_of(waiting.syscall->name, kReads);
 }
 
+// Its main thread waits on a condition for what other threads receive from other ranks (receiving_threads.h), and both
+// ran again and again: messages have arrived.
+bool gets_messages(const RankSnapshot& rank, const RankState& state) {
+  const ThreadSnapshot& main = rank.threads[state.doing.thread];
+  if (state.inferred || !main.syscall || main.syscall->name != "futex" || !main.motion ||
+      main.motion->runs < 2 * main.motion->samples)
+    return false;
+  return std::any_of(rank.threads.begin(), rank.threads.end(), receives);
+}
+
 // Now and then a thread that a sample has stopped returns to its wait so late that this is counted as a run between
 // the samples.
 bool ran_by_itself(const Motion& motion) {
@@ -70,6 +80,10 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
     const ThreadSnapshot& worker = job.ranks[*state.known_from_child].threads[state.child_thread];
     if (worker.motion) threads.push_back(&worker);
   }
+  // What it waits for works, as far as that is seen: a compiler, a script.
+  for (const std::size_t c : state.awaited_children)
+    for (const ThreadSnapshot& thread : job.ranks[c].threads)
+      if (thread.tid == job.ranks[c].pid && thread.motion && is_busy(thread)) threads.push_back(&thread);
   if (!state.doing.by_frame && waits_for_own_threads(job, *main))
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       const known::Role role = roles[state.rank][t];
@@ -92,7 +106,8 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
       gloo_moves(job, rank, roles[state.rank], deciding))
     state.progress = Progress::kMoves;
-  if (state.doing.activity == known::Activity::kPeerWait && receives(deciding)) state.progress = Progress::kMoves;
+  if (state.doing.activity == known::Activity::kPeerWait && (receives(deciding) || gets_messages(rank, state)))
+    state.progress = Progress::kMoves;
 }
 
 }  // namespace rankstacks::analyzers

@@ -12,6 +12,7 @@
 #include "analyzers/launches.h"
 #include "analyzers/lost_threads.h"
 #include "analyzers/names.h"
+#include "analyzers/native_waits.h"
 #include "analyzers/own_threads.h"
 #include "analyzers/peer_waits.h"
 #include "analyzers/progress.h"
@@ -198,11 +199,13 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_classes(job, clusters, activities, states);
   refine_by_other_ends(job, states);
   refine_by_receiving_threads(job, roles, states);
+  refine_by_lone_waits(job, roles, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
     state.serves =
         waits_for_requests(job.ranks[state.rank].threads[state.doing.thread]) || waits_for_front_end(job, state);
     find_progress(job, roles, state);
+    refine_by_native_wait(job, state);
     find_partners(job, state);
     find_path(job, state);
   }

@@ -6,6 +6,7 @@
 //     children.h           what the processes that a rank has started show about it
 //     own_threads.h        ranks whose main thread only waits for other threads of its process
 //     peer_waits.h         waits for another rank outside of any known library
+//     native_waits.h       waits for another thread in the C library's calls
 //     progress.h           how the rank moves between several samples
 //     gpu_waits.h          what runs on its GPUs
 //
@@ -56,6 +57,10 @@ struct RankState {
   bool by_own_thread = false;
   // Index of the child process that the rank waits for, if only one can be meant.
   std::optional<std::size_t> child;
+  // Of a rank that waits for child processes: those that it may wait for, and that are alive.
+  std::vector<std::size_t> awaited_children;
+  // It reads the output of a child that has ended: some process that this child has left behind has that output open.
+  bool reads_after_end = false;
   bool inferred = false;  // the wait is concluded from the other ranks, not from its frames
   Progress progress = Progress::kUnknown;
   // A loop counter of the rank, or of its worker that decides, increased between the samples.

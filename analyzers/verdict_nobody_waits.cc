@@ -85,6 +85,27 @@ Verdict Judge::of_few_apart(const std::vector<std::size_t>& few, const std::vect
                                few.size() == 1 ? "it" : "them"));
 }
 
+bool Judge::most_poll(const std::vector<std::size_t>& most) const {
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    if (!s.in_one_function || s.counts || s.left_wait) return false;
+  }
+  return std::none_of(most.begin(), most.end(), [&](std::size_t i) { return states_[i].busy; });
+}
+
+std::optional<Verdict> Judge::of_two_places(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b,
+                                            bool all_run, bool none_is_active) const {
+  if (a.size() == b.size()) return std::nullopt;
+  const std::vector<std::size_t>&few = a.size() < b.size() ? a : b, &most = a.size() < b.size() ? b : a;
+  if (all_run && may_sample_longer() && most_poll(most)) {
+    if (have_sampled_long()) return of_few_apart(few, most);
+    Verdict open = make(VerdictStatus::kHealthy, "nothing is seen to be stuck: every rank runs");
+    open.doubt = Doubt::kWorks;
+    return open;
+  }
+  return !all_run && none_is_active ? std::optional(of_few_apart(few, most)) : std::nullopt;
+}
+
 Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
@@ -114,16 +135,14 @@ Verdict Judge::of_nobody_waits() const {
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
   if (all_run && places.size() == 1 && loop_at_one_place() && may_sample_longer()) return of_loop_at_one_place();
+  if (places.size() == 2)
+    if (auto apart = of_two_places(places.begin()->second, places.rbegin()->second, all_run, active == 0))
+      return *apart;
   if (all_run)
     return make(VerdictStatus::kHealthy,
                 several_samples_ ? "nothing is stuck: every rank moves, none waits for another"
                                  : "nothing is stuck at this moment: every rank is running, none waits for another");
   if (places.size() == 1 && running == polling && tally_.failed.empty()) return of_stillness_at_one_place();
-  const auto largest = std::max_element(places.begin(), places.end(),
-                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size())
-    return of_few_apart(largest == places.begin() ? std::next(largest)->second : places.begin()->second,
-                        largest->second);
   return undecided(fmt::format(
       "no rank waits for another at this moment, and {}: {}",
       places.size() == 1 ? "all are at one place, where some of them ran" : "the ranks are at different places",

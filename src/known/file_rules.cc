@@ -9,6 +9,8 @@ using M = FileMatch;
 constexpr FileRule kRules[] = {
     {M::kContains, "/site-packages/", true, "pip, conda, venv"},
     {M::kContains, "/dist-packages/", true, "debian's and ubuntu's packages"},
+    {M::kContains, "/include/c++/", true, "libstdc++ and libc++: headers, whose functions are part of the program that uses them"},
+    {M::kContains, "-linux-gnu/c++/", true, "libstdc++ in debian's multiarch directories: gthr-default.h"},
 };
 // clang-format on
 

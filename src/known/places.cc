@@ -69,6 +69,8 @@ constexpr PlaceRule kRules[] = {
     {P::kThreadingJoin, "_wait_for_tstate_lock", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread.join, 3.2-3.12"},
     {P::kPool, "", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
     {P::kFutures, "", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures"},
+    {P::kChildOutput, "communicate", M::kSuffix, "/subprocess.py", "cpython Lib/subprocess.py: Popen"},
+    {P::kChildOutput, "_communicate", M::kSuffix, "/subprocess.py", "cpython Lib/subprocess.py: Popen"},
     {P::kImport, "", M::kSuffix, "<frozen importlib._bootstrap>", "cpython Lib/importlib/_bootstrap.py"},
     {P::kImportWait, "acquire", M::kSuffix, "<frozen importlib._bootstrap>", "cpython Lib/importlib/_bootstrap.py: _ModuleLock"},
     {P::kImportWait, "_lock_unlock_module", M::kSuffix, "<frozen importlib._bootstrap>", "cpython Lib/importlib/_bootstrap.py"},

@@ -25,6 +25,7 @@ enum class Place {
   kThreadingJoin,     // of kThreading's functions: waits for a thread's end
   kPool,              // multiprocessing.Pool
   kFutures,           // concurrent.futures
+  kChildOutput,       // reads what a child process writes, until all that have that output open have closed it
   kImport,            // the import of modules
   kImportWait,        // of kImport's functions: waits until another thread has imported the module
   kProcessQueue,      // between processes

@@ -75,6 +75,7 @@ inline constexpr WordTable<known::Place, known::kPlaces> kPlaceWords = {
      {known::Place::kThreadingJoin, "threading-join"},
      {known::Place::kPool, "pool"},
      {known::Place::kFutures, "futures"},
+     {known::Place::kChildOutput, "child-output"},
      {known::Place::kImport, "import"},
      {known::Place::kImportWait, "import-wait"},
      {known::Place::kProcessQueue, "process-queue"},

@@ -64,6 +64,35 @@ TEST_CASE("all run, each at one place") {
   }
 }
 
+TEST_CASE("most ranks look again and again for something, and one runs in a function of its own") {
+  const auto job_of = [](double span_ms) {
+    LiteralJob literal =
+        all_at(Stack{libc("clock_nanosleep"), py("poll", "/home/u/train.py", 44)} + in_main(30), 'S', span_ms, 2);
+    ThreadSnapshot& other = literal.job.ranks[0].threads[0];
+    other.frames.clear();
+    for (const Frame& frame : kSpins) other.frames.push_back(literal.job.frames.intern(frame));
+    other.state = 'R';
+    other.motion->cpu_ms = span_ms * 0.9;
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->in_one_function = true;
+    return literal;
+  };
+  CHECK(verdict_of(job_of(900)).doubt == Doubt::kWorks);
+  LiteralJob literal = job_of(7000);
+  const Verdict v = verdict_of(literal);
+  CHECK(v.status == VerdictStatus::kUndecided);
+  CHECK(v.summary.starts_with("rank 0 differs: it runs its own code"));
+  REQUIRE_FALSE(v.candidates.empty());
+  CHECK(v.candidates.front().rank == 0);
+  SECTION("that one counts") {
+    literal.job.ranks[0].threads[0].motion->counted = true;
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  }
+  SECTION("most are at work") {
+    for (int r = 1; r < 4; ++r) literal.job.ranks[r].threads[0].motion->cpu_ms = 6000;
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  }
+}
+
 TEST_CASE("one rank only, which ran at one place: its step may be long") {
   LiteralJob literal = all_at(kWaitsForGpu, 'R', 900, 700);
   literal.job.ranks.resize(1);

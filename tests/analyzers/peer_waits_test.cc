@@ -50,6 +50,25 @@ TEST_CASE("a ring of sockets leads to the rank that is at work") {
   CHECK(verdict_of(literal).reference == kFromGroups);
 }
 
+TEST_CASE("a server that reads a request: whoever has sent the half of it") {
+  const Stack reads = Stack{libc("recv"), py("readinto", "/usr/lib/python3.11/socket.py", 706)};
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r)
+    literal.rank(r, 4,
+                 r == 0   ? reads + Stack{py("serve", "/home/u/server.py", 25)} + in_main(20)
+                 : r == 2 ? Stack{libc("read"), py("load", "/home/u/data.py", 31)} + in_main(30)
+                          : Stack{libc("recv"), py("ask", "/home/u/client.py", 42)} + in_main(40));
+  auto& ranks = literal.job.ranks;
+  blocked(ranks[0], {pid_of(2)});
+  ranks[2].threads[0].syscall = call("read", 7, "/data/gradients");
+  // The server has not accepted these connections, and all processes have inherited its socket.
+  for (const int r : {1, 3}) {
+    blocked(ranks[r], {pid_of(0), pid_of(2), pid_of(4 - r)});
+    ranks[r].threads[0].syscall->own_end = true;
+  }
+  CHECK(accused(literal) == Accused{{2, "file-io"}});
+}
+
 TEST_CASE("all of a ring wait: nobody differs") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) blocked(literal.rank(r, 4, in_ring()), {pid_of((r + 3) % 4)});
@@ -163,6 +182,20 @@ TEST_CASE("main threads wait on a condition for what threads of theirs receive f
     for (int r : {0, 1, 3})
       literal.thread(literal.job.ranks[r], 5000 + r, "mesh", {nat("mesh::refine()", mesh)}).state = 'R';
     CHECK(accused(literal).empty());
+  }
+  SECTION("messages arrive again and again: the job moves") {
+    for (RankSnapshot& rank : literal.job.ranks)
+      for (ThreadSnapshot& thread : rank.threads) {
+        thread.motion.emplace();
+        thread.motion->samples = 8;
+        thread.motion->places = 1;
+        thread.motion->runs = 4000;
+        thread.motion->span_ms = 900;
+        if (thread.tid == rank.pid && rank.rank != 2) thread.syscall = call("futex");
+      }
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+    for (const int r : {0, 1, 3}) literal.job.ranks[r].threads[0].motion->runs = 0;
+    CHECK(accused(literal) == Accused{{2, "user-code"}});
   }
   SECTION("nobody receives from the rank that differs") {
     auto& connections = literal.job.ranks[0].threads;

@@ -70,6 +70,51 @@ TEST_CASE("the loader's worker process shows where the data pipeline is") {
   }
 }
 
+TEST_CASE("a child's output, which what it has left behind keeps open") {
+  const std::string subprocess = "/usr/lib/python3.11/subprocess.py";
+  LiteralJob literal = one_differs(Stack{libc("poll"), py("select", "/usr/lib/python3.11/selectors.py", 415),
+                                         py("_communicate", subprocess, 2059), py("communicate", subprocess, 1207)} +
+                                   in_main(30));
+  literal.job.ranks[2].threads[0].syscall = call("poll", 10, "pipe:[7]");
+  CHECK(verdict_of(literal).summary.find("waits for a child process") != std::string::npos);
+  literal.child(102, {}, 'Z');
+  CHECK(only_rank_2(literal) == "subprocess");
+  CHECK(verdict_of(literal).summary.find("waits for the output of a child that has ended") != std::string::npos);
+  SECTION("another child is alive") {
+    literal.child(102, Stack{libc("read"), py("main", "/home/u/convert.py", 3)});
+    CHECK(only_rank_2(literal) == "subprocess");
+    CHECK(verdict_of(literal).summary.find("waits for a child process: pid 105") != std::string::npos);
+  }
+}
+
+TEST_CASE("all ranks wait for compilers: these work, or they do not") {
+  const auto job = [](int runs, double cpu_ms, bool moved) {
+    LiteralJob literal;
+    const auto motion = [](int ran, double ms, bool gets_on) {
+      Motion found;
+      found.samples = 8;
+      found.places = gets_on ? 8 : 1;
+      found.moved = found.travelled = gets_on;
+      found.runs = ran;
+      found.cpu_ms = ms;
+      found.span_ms = 7000;
+      return found;
+    };
+    for (int r = 0; r < 2; ++r)
+      literal.rank(r, 2, Stack{libc("wait4"), py("wait", "/usr/lib/python3.11/subprocess.py", 1264)} + in_main(34))
+          .threads[0]
+          .motion = motion(0, 0, false);
+    for (const Pid parent : {100, 101}) {
+      RankSnapshot& child = literal.child(parent, {nat("parse()", "/usr/lib/gcc/cc1")}, 'R');
+      child.python_version.reset();
+      child.threads[0].motion = motion(runs, cpu_ms, moved);
+    }
+    return verdict_of(literal).status;
+  };
+  CHECK(job(300, 3000, true) == VerdictStatus::kHealthy);
+  CHECK(job(0, 0, false) == VerdictStatus::kSymmetric);
+}
+
 TEST_CASE("reasons known from frames") {
   auto reason = [](const Stack& inner, const std::string& = "") {
     return only_rank_2(one_differs(inner + in_main(30)));
