@@ -240,8 +240,8 @@ NIGHT = [
     night_mpi("openmpi-fault", "fault", culprit(r2=("native-lock", "crashed", "exception")), chain_ends=()),
     # Rank 2 is with the others where all should be by now.
     night_mpi("openmpi-collect", "collect", culprit(r0="unmatched-p2p")),
-    night_mpi("openmpi-window", "window", culprit(r1="user-code"), odd=(1,), chain_ends=("rebalance", "night_mpi.cc")),
-    Case("night-shm", "night_shm", ("barrier",), culprit(r3="file-io"), odd=(3,), ranks=5, launch="argument", quick=True, chain_ends=("read_boundary", "night_shm.cc")),
+    night_mpi("openmpi-window", "window", culprit(r1="user-code"), odd=(1,), chain_ends=("(anonymous namespace)::rebalance(double)", "night_mpi.cc")),
+    Case("night-shm", "night_shm", ("barrier",), culprit(r3="file-io"), odd=(3,), ranks=5, launch="argument", quick=True, chain_ends=("(anonymous namespace)::read_boundary()", "night_shm.cc")),
     Case("night-half-a-request", "night_plain.py", ("half-a-request",), culprit(r2="file-io"), launch="own", quick=True, chain_ends=("read_gradients", "night_plain.py")),
     # No rank is to blame.
     night_well("well-compiles", "compiles", "healthy"),
