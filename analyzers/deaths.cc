@@ -59,6 +59,28 @@ bool has_cause(const ThreadSnapshot& thread, ExceptionCause cause) {
          (thread.handles && thread.handles->cause == cause);
 }
 
+std::string describe_kill(const KernelKill& kill) {
+  const std::string what = kill.cause == KernelKill::Cause::kOutOfMemory
+                               ? "was killed for lack of memory"
+                               : "ended by a fault (" + first_line(kill.text) + ")";
+  return fmt::format("pid {} ({}) {} at {}", kill.pid, kill.name, what, kill.at);
+}
+
+// Of those of the ranks that say so; "": none does. A count since the group was made: it says what may have happened,
+// and not to which process.
+std::string describe_oom_kills(const JobSnapshot& job, const std::vector<std::size_t>& ranks) {
+  std::uint64_t most = 0;
+  std::vector<std::size_t> with;
+  for (const std::size_t r : ranks) {
+    const std::uint64_t kills = job.ranks[r].oom_kills.value_or(0);
+    if (kills > 0) with.push_back(r);
+    most = std::max(most, kills);
+  }
+  if (with.empty()) return "";
+  return fmt::format(", and the kernel has killed {} {} of the control group of {} for lack of memory", most,
+                     most == 1 ? "process" : "processes", name_ranks(job, with));
+}
+
 }  // namespace
 
 bool is_sent_by_another(const RankSnapshot& rank) {
@@ -101,24 +123,24 @@ std::string describe_sender(const RankSnapshot& rank) {
   return fmt::format("sent by pid {}", *rank.signal->sender);
 }
 
-std::string describe_oom_kills(const JobSnapshot& job, const std::vector<std::size_t>& ranks) {
-  std::uint64_t most = 0;
-  std::vector<std::size_t> with;
-  for (const std::size_t r : ranks) {
-    const std::uint64_t kills = job.ranks[r].oom_kills.value_or(0);
-    if (kills > 0) with.push_back(r);
-    most = std::max(most, kills);
-  }
-  if (with.empty()) return "";
-  return fmt::format(", and the kernel has killed {} {} of the control group of {} for lack of memory", most,
-                     most == 1 ? "process" : "processes", name_ranks(job, with));
-}
-
-std::string describe_oom_kills(const JobSnapshot& job) {
+std::string describe_kernel_kills(const JobSnapshot& job) {
+  constexpr std::size_t kMaxShown = 3;  // the newest
+  const std::size_t count = job.kernel_log.size();
+  std::string text;
+  for (std::size_t i = count > kMaxShown ? count - kMaxShown : 0; i < count; ++i)
+    text += (text.empty() ? ", and by the kernel's log " : ", ") + describe_kill(job.kernel_log[i]);
+  if (count > kMaxShown) text += fmt::format(", after {} more", count - kMaxShown);
+  if (!text.empty()) return text;
   std::vector<std::size_t> ranks;
   for (std::size_t r = 0; r < job.ranks.size(); ++r)
     if (job.ranks[r].kind == RankKind::kRank) ranks.push_back(r);
   return describe_oom_kills(job, ranks);
+}
+
+std::string describe_kernel_kills(const JobSnapshot& job, const RankSnapshot& process, std::size_t rank) {
+  for (const KernelKill& kill : job.kernel_log)
+    if (kill.host == process.host && kill.pid == process.pid) return ", and by the kernel's log " + describe_kill(kill);
+  return describe_oom_kills(job, {rank});
 }
 
 std::string first_line_of_abort(const RankSnapshot& rank) {

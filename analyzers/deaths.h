@@ -29,10 +29,13 @@ std::string describe_instruction(const SignalInfo& signal);
 // "sent by pid 4711"; "" if the process has sent it itself, or if the sender is not known.
 std::string describe_sender(const RankSnapshot& rank);
 
-// ", and the kernel has killed 1 process of the control group of rank 0 for lack of memory", of those of the ranks that
-// say so; "": none does. A count since the group was made: it says what may have happened, and not to which process.
-std::string describe_oom_kills(const JobSnapshot& job, const std::vector<std::size_t>& ranks);
-std::string describe_oom_kills(const JobSnapshot& job);  // of all ranks
+// ", and by the kernel's log pid 4711 (python3) was killed for lack of memory at ...", of what the log says of
+// processes with the job's names (JobSnapshot::kernel_log); without such lines ", and the kernel has killed 1 process
+// of the control group of rank 0 for lack of memory", by the counts of the control groups.
+std::string describe_kernel_kills(const JobSnapshot& job);
+
+// The same of one process, by its pid, else of the control group of the rank that it belongs to.
+std::string describe_kernel_kills(const JobSnapshot& job, const RankSnapshot& process, std::size_t rank);
 
 // The first line of what the C library said before it aborted the process; "" if it said nothing.
 std::string first_line_of_abort(const RankSnapshot& rank);

@@ -161,7 +161,7 @@ Verdict Judge::of_ended(const std::vector<std::size_t>& ended) const {
   Verdict verdict =
       make(VerdictStatus::kCulprit,
            fmt::format("{} {} ended while {}{}", name_ranks(job_, ended), ended.size() == 1 ? "has" : "have",
-                       describe_waiting(job_, states_), describe_oom_kills(job_)));
+                       describe_waiting(job_, states_), describe_kernel_kills(job_)));
   verdict.suspects = suspects_of_ended(ended);
   return verdict;
 }
@@ -183,7 +183,7 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
   const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at"
                                                : fmt::format("{} {} ended", pids_of(tally_.ended),
                                                              tally_.ended.size() == 1 ? "has" : "have");
-  const std::string killed = describe_oom_kills(job_);
+  const std::string killed = describe_kernel_kills(job_);
   std::string waiting = describe_waiting(job_, states_);
   if (waiting.empty()) waiting = describe_broken_connections();
   Verdict verdict =

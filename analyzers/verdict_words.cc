@@ -208,7 +208,8 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
     if (std::string gpu_wait = describe_gpu_wait(state); !gpu_wait.empty()) verb = std::move(gpu_wait);
   if (state.gpu_only) return verb;
   if (reason == Reason::kWorkerDead && state.dead_child)
-    verb += fmt::format(" (pid {}{})", job.ranks[*state.dead_child].pid, describe_oom_kills(job, {state.rank}));
+    verb += fmt::format(" (pid {}{})", job.ranks[*state.dead_child].pid,
+                        describe_kernel_kills(job, job.ranks[*state.dead_child], state.rank));
   if (reason == Reason::kCrashed && rank.signal) return verb + describe_signal(job, rank);
   const bool waits = is_wait_for_ranks(state, reason);
   if (waits)

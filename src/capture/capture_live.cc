@@ -17,6 +17,7 @@
 #include "capture/gpu_health.h"
 #include "capture/job_plan.h"
 #include "capture/job_processes.h"
+#include "capture/kernel_kills.h"
 #include "capture/nccl_counts.h"
 #include "capture/no_suspension.h"
 #include "capture/other_ends.h"
@@ -408,6 +409,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   gpu_health.fill_in(finished.job.ranks);
   if (!request.job) finished.job.not_looked_at = find_unseen(plan, table, preparer.facts(), host, getpid());
   state_pid_space(finished.job);
+  if (lacks_processes(finished.job)) finished.job.kernel_log = kernel_kills_of(finished.job, host);
   return {std::move(finished.job), {}, std::move(finished.later), std::move(later.ran), later.between};
 }
 

@@ -26,6 +26,7 @@
 #include "model/fault.h"
 #include "model/flight_record.h"
 #include "model/gpu.h"
+#include "model/kernel_kill.h"
 #include "model/node.h"
 #include "model/problem.h"
 
@@ -420,6 +421,8 @@ struct JobSnapshot {
   std::vector<RankSnapshot> ranks;
   // Live: running ranks, on the captured machines, that were not requested; ascending.
   std::vector<UnseenRank> not_looked_at;
+  // Live, if processes are missing: ends of processes of this name that the kernel's log records, in the order of time.
+  std::vector<KernelKill> kernel_log;
   std::optional<NcclStatus> nccl;  // live: empty if no RAS thread of the job answered
   // The nodes that were asked by `rankstacks job`, in the order of the host list; empty: none was.
   std::vector<NodeSnapshot> nodes;

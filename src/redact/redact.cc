@@ -44,6 +44,7 @@ class Walk {
       if (unseen.pid_space) fields_.boot(unseen.pid_space->boot_id);
     }
     for (NodeSnapshot& node : job.nodes) fields_.host(node.name);
+    for (KernelKill& kill : job.kernel_log) fields_.host(kill.host);
     if (job.nccl)
       for (NcclCommunicator& communicator : job.nccl->communicators)
         for (auto* members : {&communicator.members, &communicator.missing})
@@ -79,6 +80,11 @@ class Walk {
       fields_.name(node.engine);
       fields_.text(node.said);
       fields_.text(node.hint);
+    }
+    for (KernelKill& kill : job.kernel_log) {
+      fields_.thread_name(kill.name);
+      fields_.text(kill.at);
+      fields_.message(kill.text);
     }
     if (job.nccl) of_nccl(*job.nccl);
     of_frames(job);

@@ -383,6 +383,18 @@ NcclStatus read_nccl(const Node& node) {
   return nccl;
 }
 
+KernelKill read_kernel_kill(const Node& node) {
+  node.require_object();
+  KernelKill kill;
+  node.optional("host", [&](const Node& n) { kill.host = n.text(); });
+  node.optional("pid", [&](const Node& n) { kill.pid = n.int32(0); });
+  node.optional("name", [&](const Node& n) { kill.name = n.text(); });
+  node.required("cause", [&](const Node& n) { kill.cause = n.word(kKernelKillWords); });
+  node.optional("at", [&](const Node& n) { kill.at = n.text(); });
+  node.optional("text", [&](const Node& n) { kill.text = n.text(); });
+  return kill;
+}
+
 JobSnapshot read_job(const Json& document) {
   const Node root(document, nullptr, "");
   root.require_object();
@@ -412,6 +424,9 @@ JobSnapshot read_job(const Json& document) {
       n.optional("identity", [&](const Node& v) { unseen.pid_space = read_pid_space(v); });
       job.not_looked_at.push_back(std::move(unseen));
     });
+  });
+  root.optional("kernel_log", [&](const Node& list) {
+    list.each(kMaxRanks, [&](const Node& n) { job.kernel_log.push_back(read_kernel_kill(n)); });
   });
   read_nodes(root, job);
   root.optional("nccl", [&](const Node& n) { job.nccl = read_nccl(n); });

@@ -13,6 +13,8 @@ inline constexpr WordTable<StackEnd, 5> kStackEndWords = {{{StackEnd::kComplete,
                                                            {StackEnd::kDepthLimit, "depth-limit"}}};
 inline constexpr WordTable<ExceptionCause, 3> kExceptionCauseWords = {
     {{ExceptionCause::kOwnGpu, "own-gpu"}, {ExceptionCause::kTimeout, "timeout"}, {ExceptionCause::kPeer, "peer"}}};
+inline constexpr WordTable<KernelKill::Cause, 2> kKernelKillWords = {
+    {{KernelKill::Cause::kOutOfMemory, "out-of-memory"}, {KernelKill::Cause::kFault, "fault"}}};
 inline constexpr WordTable<ExceptionLink, 2> kExceptionLinkWords = {
     {{ExceptionLink::kCause, "cause"}, {ExceptionLink::kContext, "context"}}};
 inline constexpr WordTable<PythonLockKind, 4> kPythonLockWords = {{{PythonLockKind::kLock, "Lock"},

@@ -31,6 +31,7 @@ class Writer {
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) rank(r);
     json_.close();
     if (!job_.not_looked_at.empty()) not_looked_at();
+    if (!job_.kernel_log.empty()) kernel_log();
     write_nodes(json_, job_);
     if (job_.nccl) nccl(*job_.nccl);
     json_.key("clusters");
@@ -190,6 +191,22 @@ class Writer {
       json_.field("host", unseen.host);
       json_.key("pid"), json_.number(unseen.pid);
       identity(unseen.pid_space);
+      json_.close();
+    }
+    json_.close();
+  }
+
+  void kernel_log() {
+    json_.key("kernel_log");
+    json_.open('[', true);
+    for (const KernelKill& kill : job_.kernel_log) {
+      json_.open('{');
+      json_.field("host", kill.host);
+      json_.key("pid"), json_.number(kill.pid);
+      json_.field("name", kill.name);
+      json_.field("cause", std::string(word_of(kKernelKillWords, kill.cause)));
+      json_.field("at", kill.at);
+      json_.field("text", kill.text);
       json_.close();
     }
     json_.close();

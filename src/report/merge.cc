@@ -138,8 +138,12 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
           std::find(job.not_looked_at.begin(), job.not_looked_at.end(), unseen) == job.not_looked_at.end())
         job.not_looked_at.push_back(std::move(unseen));
     }
-  for (JobSnapshot& one : snapshots)
+  for (JobSnapshot& one : snapshots) {
     for (NodeSnapshot& node : one.nodes) job.nodes.push_back(std::move(node));
+    for (KernelKill& kill : one.kernel_log)
+      if (std::find(job.kernel_log.begin(), job.kernel_log.end(), kill) == job.kernel_log.end())
+        job.kernel_log.push_back(std::move(kill));
+  }
   job.nccl = merge_nccl(snapshots);
   std::vector<const RankSnapshot*> unsorted;
   for (const RankSnapshot& rank : ranks) unsorted.push_back(&rank);

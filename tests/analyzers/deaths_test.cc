@@ -67,6 +67,29 @@ TEST_CASE("a fault and the C library's words are in the verdict") {
   }
 }
 
+TEST_CASE("what the kernel's log says of processes with the job's names") {
+  LiteralJob literal = job_with_one_in_a_library();
+  CHECK(describe_kernel_kills(literal.job) == "");
+  literal.job.ranks[1].oom_kills = 2;
+  CHECK(describe_kernel_kills(literal.job) ==
+        ", and the kernel has killed 2 processes of the control group of rank 1 for lack of memory");
+  for (Pid pid = 901; pid <= 904; ++pid)
+    literal.job.kernel_log.push_back({"node-a", pid, "python3", KernelKill::Cause::kOutOfMemory, "T", "Killed"});
+  literal.job.kernel_log.back() = {
+      "node-a", 904, "python3", KernelKill::Cause::kFault, "T", "python3[904]: segfault at 8"};
+  CHECK(describe_kernel_kills(literal.job) ==
+        ", and by the kernel's log pid 902 (python3) was killed for lack of memory at T, pid 903 (python3) was killed "
+        "for "
+        "lack of memory at T, pid 904 (python3) ended by a fault (python3[904]: segfault at 8) at T, after 1 more");
+  RankSnapshot child = literal.job.ranks[0];
+  child.host = "node-a", child.pid = 903;
+  CHECK(describe_kernel_kills(literal.job, child, 1) ==
+        ", and by the kernel's log pid 903 (python3) was killed for lack of memory at T");
+  child.pid = 77;
+  CHECK(describe_kernel_kills(literal.job, child, 1) ==
+        ", and the kernel has killed 2 processes of the control group of rank 1 for lack of memory");
+}
+
 TEST_CASE("a signal that another process has sent is no cause") {
   LiteralJob literal = job_with_one_in_a_library();
   SECTION("the launcher aborts the others after one has failed") {

@@ -141,6 +141,8 @@ Planted planted_job() {
     rank.pid_space = PidSpace{"0b007ed5-4a5b-4f27-b3e7-0c6f1d2a9e11", rank.host == a.host ? 4026531836u : 4026532567u};
   d.pid_space->boot_id = plant("hf_");
   job.not_looked_at = {{9, "node-b8.corp.internal", 77, c.pid_space}};
+  job.kernel_log = {{d.host, 77, plant("xoxb-"), KernelKill::Cause::kFault, "2026-01-31T12:00:00.123Z",
+                     "python3[77]: segfault at 8 ip 1 sp 2 error 4 in " + plant("AKIA", "IOSFODNN7EXAMPLE")}};
   NcclMember member;
   member.rank = 1, member.host = "10.20.30.41",
   member.process = NcclMember::Process{"node-a7.corp.internal", b.pid, b.pid_space};

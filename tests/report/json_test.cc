@@ -23,6 +23,9 @@ LiteralJob everything() {
   rank.own_pid = NamespacedPid{4026532567, 7};
   rank.start_ticks = 81'237;
   rank.oom_kills = 2;
+  literal.job.kernel_log = {
+      {"node-a", 4713, "python3", KernelKill::Cause::kFault, "2026-01-31T11:59:58.000Z", "python3[4713]: segfault"},
+      {"node-a", 4714, "python3", KernelKill::Cause::kOutOfMemory, "2026-01-31T11:59:59.000Z", "Killed"}};
   rank.executable = "/usr/bin/python3.11";
   rank.command = {"python3", "train.py"};
   rank.coordinates = Coordinates{"Megatron, from the command line", {{"pp", 1}, {"dp", 0}, {"tp", 1}}};

@@ -9,7 +9,7 @@ import cases
 from command_line import FIXTURES, native
 from core_files import kernel_core
 from exceptions import in_pause
-from processes import Fixture, Skip, check, json_report, run_tool, wait_until
+from processes import DEADLINE, Fixture, Skip, check, json_report, run_tool, wait_until
 from truth_python import only_rank
 
 
@@ -122,6 +122,40 @@ def case_an_illegal_instruction(directory):
     check(found["name"] == "SIGILL" and decoded == {"text": "ud2", "bytes": "0f 0b", "registers": []}, repr(found))
 
 
+RANK_OF_TWO = """
+import os, time
+if os.environ["RANK"] == "1":
+    b = bytearray(256 << 20)
+    for i in range(0, len(b), 4096): b[i] = 1
+print(flush=True)
+time.sleep(1000)
+"""
+
+
+def check_kernel_log(enter):
+    """Of two ranks the kernel kills one: the report of the other has the line of the kernel's log."""
+    environment = dict(os.environ, WORLD_SIZE="2")
+    start = lambda rank, **options: subprocess.Popen(["/usr/bin/python3", "-c", RANK_OF_TWO], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                                     env=dict(environment, RANK=rank), **options)
+    with start("0") as waiting:
+        try:
+            waiting.stdout.readline()
+            with start("1", preexec_fn=enter) as killed:
+                check(killed.wait(timeout=DEADLINE) == -signal.SIGKILL, "rank 1: status %r" % killed.returncode)
+            report = json_report("attach", "--pids", waiting.pid)
+        finally:
+            waiting.kill()
+    try:
+        os.close(os.open("/dev/kmsg", os.O_RDONLY))
+    except OSError as error:
+        check("kernel_log" not in report, repr(report.get("kernel_log")))
+        print("the kernel's log cannot be read here: %s" % error)
+        return
+    found = report.get("kernel_log", [])
+    check(any(kill["cause"] == "out-of-memory" and "Killed process" in kill["text"] for kill in found), "kernel_log: %r" % found)
+    check(found[-1]["name"].startswith("python3"), repr(found))
+
+
 def case_killed_for_lack_of_memory(directory):
     """A real process of a control group is killed by the kernel; a rank that stays in the group has the count."""
     base = next((path for path in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup") if os.path.exists(os.path.join(path, "cgroup.procs"))), None)
@@ -148,6 +182,7 @@ def case_killed_for_lack_of_memory(directory):
         if eater.returncode != -signal.SIGKILL:
             raise Skip("the kernel killed nothing: status %d" % eater.returncode)
         check(count() == 1, "after: %r" % count())
+        check_kernel_log(enter)
     finally:
         if rank is not None:
             rank.kill()

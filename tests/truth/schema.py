@@ -128,6 +128,7 @@ ASKED_NODE = {"name": text, "status": one_of("answered", "silent"), "engine": te
                               "not-permitted", "no-target", "node-down", "busy", "no-engine", "timeout", "interrupted", "cannot-run", "cannot-copy", "malformed",
                               "no-ranks", "several-jobs", "tool-failed")}
 NODE_PROBLEM = {"code": ASKED_NODE["fault"], "message": text, "hint": or_null(text), "nodes": list_of(text), "ranks": list_of(number)}
+KERNEL_KILL = {"host": text, "pid": number, "name": text, "cause": one_of("out-of-memory", "fault"), "at": text, "text": text}
 EVIDENCE = {"rank": rank_name, "tid": number, "frame": number}
 
 
@@ -417,6 +418,8 @@ def errors_in(report):
         checker.object(cluster, GPU_CLUSTER, "gpu_clusters")
     for node in report.get("nodes", []):
         checker.object(node, ASKED_NODE, "nodes")
+    for kill in report.get("kernel_log", []):
+        checker.object(kill, KERNEL_KILL, "kernel_log")
     for problem in report.get("problems", []):
         checker.object(problem, NODE_PROBLEM, "problems")
     if "nccl" in report:
