@@ -101,7 +101,7 @@ def check_let_go(pid, what):
 
 
 def case_busy_process(directory):
-    samples = 30
+    samples = 16
     with Busy() as busy:
         for _ in range(samples):
             sample(busy.pid)
@@ -173,11 +173,11 @@ def killed_by(directory, number):
     os.environ["TMPDIR"] = directory
     os.chdir(directory)
     with native("threads") as first, Busy() as busy:
-        middle = kill_tool([first.pid, busy.pid], number, 25, "25")
+        middle = kill_tool([first.pid, busy.pid], number, 15, "15")
         check(middle > 0, "the tool was always through before the signal came")
         check(os.listdir(directory) == [], "files are left: %r" % os.listdir(directory))
         first.check_unharmed()
-        busy.finish(26 + 25)
+        busy.finish(16 + 15)
 
 
 def case_killed_by_sigkill(directory):
@@ -212,7 +212,7 @@ def case_out_of_memory(directory):
     os.chdir(directory)
     with native("threads") as fixture, Busy() as busy:
         refused = complete = 0
-        for megabytes in [20 + 4 * step for step in range(25)] + [160, 200, 300, 4096]:
+        for megabytes in [20 + 6 * step for step in range(17)] + [160, 300, 4096]:
             def limit(size=megabytes << 20):
                 resource.setrlimit(resource.RLIMIT_AS, (size, size))
                 resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -282,8 +282,8 @@ def case_light_and_dark(directory):
 
 def case_saved_reports_as_pages(directory):
     """Every view of many reports, with everything open, and the details of each rank: nothing complains."""
-    paths = sorted(glob.glob(os.path.join(FIXTURES, "nccl", "*.json.gz")))[::8] + sorted(glob.glob(os.path.join(FIXTURES, "gpu_jobs", "*.json.gz")))[::16] + sorted(glob.glob(os.path.join(FIXTURES, "verdicts", "*.json.gz")))[::12]
-    check(len(paths) > 15, "fixtures: %r" % paths)
+    paths = sorted(glob.glob(os.path.join(FIXTURES, "nccl", "*.json.gz")))[::12] + sorted(glob.glob(os.path.join(FIXTURES, "gpu_jobs", "*.json.gz")))[::24] + sorted(glob.glob(os.path.join(FIXTURES, "verdicts", "*.json.gz")))[::20]
+    check(len(paths) > 10, "fixtures: %r" % paths)
     with Chromium() as browser:
         for saved in paths:
             path = page_of(directory, "report", saved, "--no-redact")
