@@ -15,9 +15,12 @@
 #include "capture/rank_identity.h"
 #include "capture/rank_versions.h"
 #include "python/rank_values.h"
+#include "small_core/interpreter_note.h"
+#include "small_core/stack_note.h"
 #include "target/environment_block.h"
 #include "target/fault_instruction.h"
 #include "target/fault_place.h"
+#include "target/limited_target.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -51,9 +54,33 @@ Variables variables_of(const target::CoreTarget& core) {
   return variables;
 }
 
+// What is asked of each core.
+struct Wanted {
+  Deadline::Clock::duration timeout;
+  bool records = false;  // a small core is to be made of it
+};
+
+// What a capture says beside its memory.
+void read_own_notes(RankStacks& rank, const target::OwnNotes& own, std::optional<NotedReport>& report) {
+  if (!own.is_capture()) return;
+  rank.noted_stacks = small_core::read_stacks(own.body(target::OwnNote::kStacks));
+  rank.noted_symbols = small_core::read_symbols(own.body(target::OwnNote::kSymbols));
+  const auto text = own.body(target::OwnNote::kReport);
+  if (text.empty()) return;
+  report =
+      NotedReport{{reinterpret_cast<const char*>(text.data()), text.size()}, (own.flags & target::kHasAllSymbols) != 0};
+}
+
+// Those that a capture notes; the files of its modules, which say where they are, may be missing.
+std::vector<python::RuntimeCandidate> interpreters_of(const target::CoreTarget& core) {
+  auto noted = small_core::read_interpreters(core.own_notes().body(target::OwnNote::kInterpreters));
+  return noted.empty() ? python::find_python_runtime(core) : noted;
+}
+
 void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options,
-               elf::ImageCache& images, Deadline::Clock::duration timeout, std::vector<std::string>& dumps) {
-  const Deadline deadline = Deadline::after(timeout);
+               elf::ImageCache& images, const Wanted& wanted, std::vector<std::string>& dumps,
+               std::optional<NotedReport>& noted_report) {
+  const Deadline deadline = Deadline::after(wanted.timeout);
   RankSnapshot& snapshot = rank.snapshot;
   snapshot.source = Source::kCore;
   snapshot.path = path;
@@ -64,7 +91,9 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
     fail_rank(rank, opened.error());
     return;
   }
-  const target::CoreTarget& core = **opened;
+  target::CoreTarget& core = **opened;
+  if (wanted.records) rank.recording = small_core::Recording::of(core);
+  read_own_notes(rank, core.own_notes(), noted_report);
   snapshot.pid = core.pid();
   snapshot.host = host_of(core);
   if (!core.executable().empty()) snapshot.executable = core.executable();
@@ -72,7 +101,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   snapshot.signal = core.signal();
   if (snapshot.signal) target::read_fault_instruction(core, *snapshot.signal);
   if (snapshot.signal) snapshot.signal->place = target::place_of_fault(core, *snapshot.signal, core.pid());
-  const auto interpreters = python::find_python_runtime(core);
+  const auto interpreters = interpreters_of(core);
   auto environment = core.environment();
   environment.merge(python::read_rank_values(core, interpreters));
   const RankIdentity identity = identity_from_environment(environment);
@@ -94,6 +123,10 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   read_exceptions(rank);
   rank.abort_messages = target::find_abort_messages(rank.target->modules());
   read_abort_message(rank);
+  if (rank.recording) {
+    rank.recording->add_interpreters(interpreters);
+    rank.recording->read_more(target::LimitedTarget(*rank.target, deadline));
+  }
   add_environment_of_core(rank, variables);
   if (snapshot.rank) dumps = dump_paths(variables, *snapshot.rank);
   rank.time_left = deadline.left();
@@ -102,39 +135,41 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
 }  // namespace
 
 JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
-                          const CaptureOptions& options) {
+                          const CaptureOptions& options, NotedReports* noted) {
   const auto started = std::chrono::steady_clock::now();
   // Cores, and the files that they refer to, may be in a file system that does not answer any more: each is read by a
   // worker that can be given up.
   struct Work {
     std::vector<std::string> paths;
     target::CoreOptions core_options;
-    Deadline::Clock::duration timeout;
+    Wanted wanted;
     elf::ImageCache images;
     std::vector<RankStacks> ranks;
     std::vector<std::optional<OpenedGpuCore>> gpu_cores;
     std::vector<std::optional<WallClock::time_point>> times;
+    std::vector<std::optional<NotedReport>> noted;
     std::vector<std::vector<std::string>> dumps;  // where the Flight Recorder of each would have written
   };
   constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
-  const auto work = std::shared_ptr<Work>(
-      new Work{paths, core_options, options.timeout,
-               elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)),
-               std::vector<RankStacks>(paths.size()), std::vector<std::optional<OpenedGpuCore>>(paths.size()),
-               std::vector<std::optional<WallClock::time_point>>(paths.size()),
-               std::vector<std::vector<std::string>>(paths.size())});
+  const auto work = std::shared_ptr<Work>(new Work{
+      paths, core_options, Wanted{options.timeout, options.kept != nullptr},
+      elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)),
+      std::vector<RankStacks>(paths.size()), std::vector<std::optional<OpenedGpuCore>>(paths.size()),
+      std::vector<std::optional<WallClock::time_point>>(paths.size()),
+      std::vector<std::optional<NotedReport>>(paths.size()), std::vector<std::vector<std::string>>(paths.size())});
   // Code that checks the deadline itself returns before this limit, with what it has so far.
-  const auto outcomes = Unattended{[work](std::size_t i) {
-                                     reading_now(work->paths[i]);
-                                     work->times[i] = written_at(work->paths[i]);
-                                     if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->timeout)))
-                                       work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
-                                     else
-                                       read_core(work->ranks[i], work->paths[i], work->core_options, work->images,
-                                                 work->timeout, work->dumps[i]);
-                                   },
-                                   Unattended::beyond(options.timeout)}
-                            .run(paths.size());
+  const auto outcomes =
+      Unattended{[work](std::size_t i) {
+                   reading_now(work->paths[i]);
+                   work->times[i] = written_at(work->paths[i]);
+                   if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->wanted.timeout)))
+                     work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
+                   else
+                     read_core(work->ranks[i], work->paths[i], work->core_options, work->images, work->wanted,
+                               work->dumps[i], work->noted[i]);
+                 },
+                 Unattended::beyond(options.timeout)}
+          .run(paths.size());
   std::vector<RankStacks> ranks(paths.size());
   std::vector<std::optional<OpenedGpuCore>> gpu_cores(paths.size());
   std::vector<std::optional<WallClock::time_point>> times(paths.size());
@@ -144,6 +179,7 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
       ranks[i] = std::move(work->ranks[i]);
       gpu_cores[i] = std::move(work->gpu_cores[i]);
       times[i] = work->times[i];
+      if (noted != nullptr && work->noted[i]) noted->emplace(paths[i], std::move(*work->noted[i]));
       core_at.emplace(paths[i], i);
       continue;
     }

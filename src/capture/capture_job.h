@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -13,6 +15,7 @@
 #include "capture/rank_stacks.h"
 #include "gpu/nvml_query.h"
 #include "model/snapshot.h"
+#include "small_core/kept_jobs.h"
 #include "symbolizers/symbolizer.h"
 #include "target/core_target.h"
 #include "target/run_time.h"
@@ -29,6 +32,8 @@ struct CaptureOptions {
   // --memory: for the whole tool. What does not fit is left out, the report says so, and the ranks are partial.
   std::size_t memory = kDefaultMemory;
   std::vector<std::string> flight_recorder;  // --flight-recorder: dumps, or directories of dumps
+  // `rankstacks capture`: receives what the small cores of the processes hold; nullptr: none are made.
+  std::shared_ptr<small_core::KeptJobs> kept;
   // Used if the machine's memory was not determined.
   static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;
 };
@@ -74,7 +79,15 @@ struct LiveCapture {
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);
 
+// What captures among the cores note beside their memory, by their paths.
+struct NotedReport {
+  std::string json;
+  bool has_all_symbols = false;  // no file is missed
+};
+using NotedReports = std::map<std::string, NotedReport>;
+
+// `noted`: receives them; nullptr: they are not asked for.
 JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
-                          const CaptureOptions& options);
+                          const CaptureOptions& options, NotedReports* noted = nullptr);
 
 }  // namespace rankstacks::capture

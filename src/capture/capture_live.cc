@@ -55,6 +55,8 @@ bool capture_one(RankStacks& rank, target::LiveTarget& target,
     const auto until = target.stopped_until();
     if (until) read_python(rank, interpreters, *until, "2 s of stopped time");
     else read_python(rank, interpreters, Deadline::after(rank.time_left));
+    if (rank.recording)
+      rank.recording->read_more(target::LimitedTarget(target, until ? *until : Deadline::after(rank.time_left)));
   };
   const auto captured = target.capture(copied, limits);
   RankSnapshot& snapshot = rank.snapshot;
@@ -283,8 +285,9 @@ bool is_another(const target::LiveTarget& target, const ProcessEntry* planned) {
 }
 
 LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTable& table, Preparer& preparer,
-                        const std::string& host, Deadline::Clock::duration timeout, GpuHealthQuestion& gpu_health,
+                        const std::string& host, const CaptureOptions& options, GpuHealthQuestion& gpu_health,
                         NcclCounts& nccl) {
+  const bool records = options.kept != nullptr;
   std::vector<Pid> pids;
   for (const PlannedTarget& target : plan) pids.push_back(target.pid);
   preparer.prepare(pids);
@@ -294,7 +297,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
     PreparedTarget& prepared = preparer.prepared(plan[i].pid);
     RankStacks& rank = live.ranks[i];
     RankSnapshot& snapshot = rank.snapshot;
-    rank.time_left = timeout;
+    rank.time_left = options.timeout;
     identify(snapshot, plan[i], host);
     if (prepared.target && is_another(*prepared.target, table.find(plan[i].pid))) {
       prepared.target.reset();
@@ -318,6 +321,10 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
     if (snapshot.kind == RankKind::kRank)
       snapshot.coordinates = coordinates_of(snapshot.command, environment, snapshot.rank, snapshot.world_size);
     if (snapshot.kind == RankKind::kRank) nccl.add(target, host, environment);
+    if (records) {
+      rank.recording = small_core::Recording::of(*prepared.target, environment);
+      rank.recording->add_interpreters(prepared.interpreters);
+    }
     rank.target = std::move(prepared.target);
     rank.cxx = prepared.cxx;
     rank.abort_messages = prepared.abort_messages;
@@ -377,7 +384,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   const std::string host = host_name();
   NcclCounts nccl;
   GpuHealthQuestion gpu_health(request.nvml);
-  LiveRanks live = take_prepared(plan, table, preparer, host, options.timeout, gpu_health, nccl);
+  LiveRanks live = take_prepared(plan, table, preparer, host, options, gpu_health, nccl);
   gpu_health.ask();
   nccl.ask_first();
   for (RankStacks& rank : live.ranks)

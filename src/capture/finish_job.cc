@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 
 #include "base/memory_limit.h"
 #include "base/unattended.h"
@@ -11,9 +12,46 @@
 #include "capture/rank_versions.h"
 #include "model/captured_at.h"
 #include "model/rank_order.h"
+#include "small_core/interpreter_note.h"
 
 namespace rankstacks::capture {
 namespace {
+
+// Of the tool's memory, for what small cores hold.
+constexpr std::size_t kShareOfKept = 8;
+
+// The symbols that a small core notes: all of its frames; without --with-symbols those of the interpreters, by which
+// Python's frames are recognised among the native ones up to 3.9.
+small_core::NotedSymbols symbols_to_note(const RankStacks& rank, const SymbolBatch& symbols, bool all) {
+  std::set<std::string> interpreters;
+  for (const auto& candidate : small_core::read_interpreters(rank.recording->kept().interpreters))
+    interpreters.insert(candidate.module);
+  small_core::NotedSymbols noted;
+  for (const unwind::UnwoundStack& stack : rank.stacks)
+    for (const unwind::UnwoundFrame& frame : stack.frames) {
+      const target::Module* module = rank.target->modules().find(frame.lookup_pc());
+      if (module == nullptr || !module->image || (!all && !interpreters.contains(module->path))) continue;
+      const Vaddr vaddr = module->to_vaddr(frame.lookup_pc());
+      const auto* locations = symbols.find(*module, vaddr);
+      if (locations != nullptr && !locations->empty())
+        noted[small_core::symbol_key(*module)].try_emplace(vaddr, *locations);
+    }
+  return noted;
+}
+
+// Hands over what was recorded of the ranks, which have their stacks and symbols now.
+void hand_over(std::vector<RankStacks>& ranks, const SymbolBatch& symbols, small_core::KeptJobs& kept,
+               const std::string& captured_at) {
+  std::vector<small_core::KeptProcess> processes;
+  for (RankStacks& rank : ranks) {
+    if (!rank.target || !rank.recording) continue;
+    small_core::KeptProcess& process = rank.recording->kept();
+    process.symbols = small_core::write_symbols(symbols_to_note(rank, symbols, kept.with_symbols()));
+    process.has_all_symbols = kept.with_symbols();
+    processes.push_back(std::move(process));
+  }
+  kept.add(captured_at, std::move(processes));
+}
 
 void sort_ranks(std::vector<RankStacks>& ranks) {
   std::vector<const RankSnapshot*> snapshots;
@@ -53,9 +91,12 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
   }
   // The walk checks the deadline itself, and returns what it has so far; while it waits for a file, it does not return
   // by itself.
-  const auto outcomes = Unattended{[work, most, choice = options.unwinder](std::size_t n) {
+  const std::uint64_t kept = std::min<std::uint64_t>(
+      small_core::Recording::kMostBytes, options.memory / kShareOfKept / std::max<std::size_t>(1, ranks.size()));
+  const auto outcomes = Unattended{[work, most, kept, choice = options.unwinder](std::size_t n) {
                                      RankStacks& rank = (*work)[n];
                                      unwind_threads(rank, choice, Deadline::after(rank.time_left), most);
+                                     if (rank.recording) rank.recording->keep(rank.stacks, kept);
                                    },
                                    Unattended::beyond(limit)}
                             .run(unread.size());
@@ -90,6 +131,7 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   JobSnapshot& job = finished.job;
   job.tool_version = RANKSTACKS_VERSION;
   job.captured_at = captured_at_text(captured_at);
+  if (options.kept) hand_over(ranks, symbols, *options.kept, job.captured_at);
   sort_ranks(ranks);
   bool problems_added = false;
   for (RankStacks& rank : ranks) {

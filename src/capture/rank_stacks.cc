@@ -62,6 +62,14 @@ class CoreStacks {
   std::vector<std::byte> bytes_ = std::vector<std::byte>(64u << 10);
 };
 
+// Whether a noted stack goes through a module whose file, and with it the unwind tables, is not here.
+bool lacks_files(const target::Target& target, const unwind::UnwoundStack& stack) {
+  return std::any_of(stack.frames.begin(), stack.frames.end(), [&](const unwind::UnwoundFrame& frame) {
+    const target::Module* module = target.modules().find(frame.lookup_pc());
+    return module != nullptr && module->path != "[vdso]" && (!module->image || module->image->path().empty());
+  });
+}
+
 }  // namespace
 
 void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, const Deadline& deadline,
@@ -172,6 +180,13 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
     if (target.gave_up() || too_many) {
       rank.stacks.push_back(
           innermost_only(*thread.registers, target.gave_up() ? StackEnd::kMemoryUnavailable : StackEnd::kDepthLimit));
+      continue;
+    }
+    if (const auto noted = rank.noted_stacks.find(thread.tid);
+        noted != rank.noted_stacks.end() && lacks_files(target, noted->second)) {
+      frames += noted->second.frames.size();
+      unwound += noted->second.frames.size();
+      rank.stacks.push_back(noted->second);
       continue;
     }
     unwind::UnwoundStack stack = first->unwind(*thread.registers);

@@ -5,6 +5,7 @@
 //     build_threads()    per rank    build_threads.h  merges the native and the Python frames, and interns them
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,6 +15,8 @@
 #include "capture/rank_problems.h"
 #include "model/snapshot.h"
 #include "python/python.h"
+#include "small_core/recording.h"
+#include "small_core/symbol_note.h"
 #include "target/abort_message.h"
 #include "target/awaited.h"
 #include "target/cxx_exceptions.h"
@@ -35,8 +38,12 @@ struct FutexMemory {
 
 // One rank while it is being captured. Owned by the capture of the job until its snapshot is built.
 struct RankStacks {
-  std::unique_ptr<target::Target> target;  // nullptr: failed; the snapshot says why
-  std::set<Tid> lost_stacks;               // of a core: threads whose missing stacks are already among its problems
+  std::unique_ptr<small_core::Recording> recording;  // set if a small core is to be made; outlives the target
+  std::unique_ptr<target::Target> target;            // nullptr: failed; the snapshot says why
+  std::set<Tid> lost_stacks;  // of a core: threads whose missing stacks are already among its problems
+  // Of a capture: what it notes of stacks and symbols, for where the files of its modules are missing.
+  std::map<Tid, unwind::UnwoundStack> noted_stacks;
+  small_core::NotedSymbols noted_symbols;
   std::optional<python::State> python;
   std::vector<std::optional<SyscallInfo>> syscalls;     // parallel to target->threads()
   std::vector<std::optional<target::Awaited>> awaited;  // parallel to target->threads()

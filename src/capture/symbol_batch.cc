@@ -26,6 +26,9 @@ void SymbolBatch::add(const RankStacks& rank) {
         const auto [known, is_new] = by_image_.try_emplace(module->image.get(), nullptr);
         if (is_new) known->second = &files_[key(*module->image)];
         file = known->second;
+        if (const auto noted = rank.noted_symbols.find(small_core::symbol_key(*module));
+            noted != rank.noted_symbols.end() && file->noted == nullptr)
+          file->noted = &noted->second;
         // Of two images of one build, the one with sections has more names than the one read back from memory.
         if (!file->image || (file->image->sections().empty() && !module->image->sections().empty()))
           file->image = module->image;
@@ -33,6 +36,16 @@ void SymbolBatch::add(const RankStacks& rank) {
       }
       file->addresses.push_back(module->to_vaddr(frame.lookup_pc()));
     }
+  }
+}
+
+// What a capture notes of an address is used where the file here says less.
+void SymbolBatch::add_noted(File& file) {
+  if (file.noted == nullptr) return;
+  for (std::size_t i = 0; i < file.addresses.size(); ++i) {
+    const auto noted = file.noted->find(file.addresses[i]);
+    if (noted != file.noted->end() && small_core::says_more(noted->second, file.symbols.locations[i]))
+      file.symbols.locations[i] = noted->second;
   }
 }
 
@@ -66,6 +79,7 @@ void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& 
       file.symbols.problems.push_back(
           fmt::format("{}: no functions of it: {} does not answer", file.image->name(), outcomes[i].file));
     }
+    add_noted(file);
     problems_.insert(problems_.end(), file.symbols.problems.begin(), file.symbols.problems.end());
   }
 }

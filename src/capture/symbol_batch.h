@@ -29,9 +29,11 @@ class SymbolBatch {
   struct File {
     std::shared_ptr<const elf::Image> image;
     std::vector<Vaddr> addresses;
+    const small_core::ModuleSymbols* noted = nullptr;  // of a capture
     symbolizers::SymbolizedImage symbols;
   };
   static std::string key(const elf::Image& image);
+  static void add_noted(File& file);
 
   std::map<std::string, File> files_;
   // Keys: images of the ranks' targets, which outlive the batch. Values: entries of files_.

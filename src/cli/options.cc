@@ -17,6 +17,7 @@
 #include "base/unattended.h"
 #include "model/file_rank.h"
 #include "report/sanitize.h"
+#include "small_core/kept_jobs.h"
 
 namespace rankstacks::cli {
 namespace {
@@ -32,6 +33,7 @@ Examples:
   rankstacks report hang.json --format html -o h.html the same as a page for a browser, without names of yours
   rankstacks doctor                                   what would stop it from working here, and what mends that
   rankstacks job --hosts 'node-[1-64]'                the job on these nodes, by clush, pdsh or ssh
+  rankstacks capture --job -o hang.tar.zst            small cores of the job, for gdb, for this tool elsewhere
   rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
@@ -143,7 +145,8 @@ class CommandLine {
     add_doctor();
     add_rules();
     add_job_command();
-    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_})
+    add_capture();
+    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_})
       command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
                                 "show the version and exit");
   }
@@ -156,14 +159,15 @@ class CommandLine {
   std::variant<Options, EarlyExit> parse(int argc, const char* const* argv) {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor, rules "
-                                   "or job\nhint: rankstacks --help\n",
+      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor, "
+                                   "rules, job or capture\nhint: rankstacks --help\n",
                                    report::sanitize(argv[1])),
                        2};
     std::ostringstream out, err;
     try {
       app_.parse(argc, const_cast<char**>(argv));
-      if (attach_->parsed()) take_pids_of_attach();
+      if (attach_->parsed()) take_pids_of(attach_live_, "attach: one of --pids and --job");
+      if (capture_->parsed()) take_processes_of_capture();
       if (doctor_->parsed()) take_pids_of_doctor();
       if (diff_->parsed()) take_diff();
       if (job_command_->parsed()) options_.job = job_.take();
@@ -185,35 +189,8 @@ class CommandLine {
  private:
   void add_attach() {
     attach_ = app_.add_subcommand("attach", "look at running processes: stopped for milliseconds, copied, resumed");
-    pids_ = attach_
-                ->add_option("--pids", pid_words_,
-                             "process ids, separated by commas or blanks; a launcher stands for its ranks")
-                ->type_name("PID");
-    attach_job_ = add_job(attach_);
-    pids_->excludes(attach_job_);
-    samples_ = attach_
-                   ->add_option("--samples", options_.live.samples,
-                                "samples to take of the job: several distinguish what moves from what is stuck; more "
-                                "are taken where the default leaves that open")
-                   ->type_name("N")
-                   ->check(CLI::Range(1, 1000))
-                   ->capture_default_str();
-    pause_ = attach_->add_option("--interval", interval_, "from one sample to the next")
-                 ->type_name("SECONDS")
-                 ->check(a_number())
-                 ->check(CLI::Range(0.0, 3600.0))
-                 ->capture_default_str();
-    attach_
-        ->add_option("--max-wait", max_wait_,
-                     "how long to go on sampling where all that is seen is waits for GPUs, or loops, which a long step "
-                     "shows as well; not with --samples or --interval")
-        ->type_name("SECONDS")
-        ->check(a_number())
-        ->check(CLI::Range(0.0, 3600.0))
-        ->capture_default_str();
-    auto* gpu = attach_->add_flag("--gpu", options_.gpu.sessions,
-                                  "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching "
-                                  "takes about a second; drivers before 590 keep some memory loaded for it");
+    attach_live_ = add_live(attach_);
+    CLI::Option* gpu = add_gpu(attach_);
     attach_
         ->add_option("--gpu-core", gpu_core_,
                      "write a lightweight GPU core of each rank to FILE.rankN (FILE.HOST.PID where two processes say "
@@ -308,6 +285,73 @@ class CommandLine {
     job_command_->footer(
         "\nExample: rankstacks job --hosts 'node-[1-64]' --via clush\n"
         "         rankstacks job --slurm 4711 core '/cores/core.*'");
+  }
+
+  void add_capture() {
+    capture_ = app_.add_subcommand(
+        "capture", "write a small core of each process, which gdb, eu-stack and this tool open: MB in place of GB");
+    capture_live_ = add_live(capture_);
+    capture_->add_option("CORE", options_.paths, "core files, in place of running processes");
+    add_gpu(capture_);
+    capture_
+        ->add_option("-o,--output", options_.output,
+                     "the directory that gets rank-0.core.zst, ...; or FILE.tar.zst, with all of them in it; or "
+                     "FILE.core or FILE.core.zst, of one process")
+        ->type_name("DIR|FILE")
+        ->required()
+        ->check(not_empty());
+    capture_->add_flag("--with-symbols", options_.with_symbols,
+                       "also the functions and lines of its frames, for machines without the files of the process");
+    capture_->add_flag(
+        "--with-secrets", options_.with_secrets,
+        "leave keys, tokens and passwords of environment and arguments, which are overwritten otherwise");
+    add_files(capture_);
+    add_rules_option(capture_);
+    add_memory(capture_);
+    add_reading(capture_);
+    capture_->footer(
+        "\nExample: rankstacks capture --job -o hang.tar.zst\n"
+        "         rankstacks capture core-python-* -o small --with-symbols");
+  }
+
+  // What is common to commands that look at running processes.
+  struct LiveOptions {
+    CLI::Option *pids = nullptr, *job = nullptr, *samples = nullptr, *interval = nullptr;
+  };
+
+  LiveOptions add_live(CLI::App* sub) {
+    LiveOptions live;
+    live.pids = sub->add_option("--pids", pid_words_,
+                                "process ids, separated by commas or blanks; a launcher stands for its ranks")
+                    ->type_name("PID");
+    live.job = add_job(sub);
+    live.pids->excludes(live.job);
+    live.samples = sub->add_option("--samples", options_.live.samples,
+                                   "samples to take of the job: several distinguish what moves from what is stuck; "
+                                   "more are taken where the default leaves that open")
+                       ->type_name("N")
+                       ->check(CLI::Range(1, 1000))
+                       ->capture_default_str();
+    live.interval = sub->add_option("--interval", interval_, "from one sample to the next")
+                        ->type_name("SECONDS")
+                        ->check(a_number())
+                        ->check(CLI::Range(0.0, 3600.0))
+                        ->capture_default_str();
+    sub->add_option("--max-wait", max_wait_,
+                    "how long to go on sampling where all that is seen is waits for GPUs, or loops, which a long step "
+                    "shows as well; not with --samples or --interval")
+        ->type_name("SECONDS")
+        ->check(a_number())
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    return live;
+  }
+
+  CLI::Option* add_gpu(CLI::App* sub) {
+    return sub->add_flag(
+        "--gpu", options_.gpu.sessions,
+        "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about "
+        "a second; drivers before 590 keep some memory loaded for it");
   }
 
   // Of the tool that `rankstacks job` starts on a node.
@@ -420,6 +464,10 @@ class CommandLine {
 
   void add_capturing(CLI::App* sub) {
     add_common(sub);
+    add_reading(sub);
+  }
+
+  void add_reading(CLI::App* sub) {
     sub->add_option("--flight-recorder", options_.capture.flight_recorder,
                     "dump of PyTorch's Flight Recorder, whose name ends with its rank, or a directory of these; may be "
                     "repeated. ask (attach only): has each rank write its dump now")
@@ -443,10 +491,17 @@ class CommandLine {
     options_.live.job = std::move(*choice);
   }
 
-  void take_pids_of_attach() {
-    if (attach_job_->count() != 0) return take_job();
-    if (pids_->count() == 0) throw CLI::RequiredError("attach: one of --pids and --job");
+  void take_pids_of(const LiveOptions& live, const char* needed) {
+    if (live.job->count() != 0) return take_job();
+    if (live.pids->count() == 0) throw CLI::RequiredError(needed);
     options_.live.pids = parse_pids(pid_words_);
+  }
+
+  void take_processes_of_capture() {
+    const bool is_live = capture_live_.pids->count() != 0 || capture_live_.job->count() != 0;
+    if (is_live && !options_.paths.empty())
+      throw CLI::ValidationError("capture", "either running processes or cores, not both at once");
+    if (options_.paths.empty()) take_pids_of(capture_live_, "capture: one of --pids, --job and cores");
   }
 
   void take_pids_of_doctor() {
@@ -483,7 +538,7 @@ class CommandLine {
 
   void take_flight_recorder() {
     if (std::erase(options_.capture.flight_recorder, kAsk) == 0) return;
-    if (!attach_->parsed())
+    if (!attach_->parsed() && (!capture_->parsed() || !options_.paths.empty()))
       throw CLI::ValidationError("--flight-recorder", "a core cannot be asked: name its dump, or a directory of dumps");
     options_.ask_flight_recorders = true;
   }
@@ -513,6 +568,7 @@ class CommandLine {
                        : report_->parsed()      ? Options::Command::kReport
                        : diff_->parsed()        ? Options::Command::kDiff
                        : job_command_->parsed() ? Options::Command::kJob
+                       : capture_->parsed()     ? Options::Command::kCapture
                                                 : Options::Command::kAttach;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
@@ -528,7 +584,11 @@ class CommandLine {
                                                          : capture::UnwinderChoice::kAuto;
     options_.capture.symbols.inlines = !no_inlines_;
     options_.max_wait = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(max_wait_));
-    options_.samples_as_needed = attach_->parsed() && samples_->count() == 0 && pause_->count() == 0;
+    const auto samples_freely = [](const CLI::App* command, const LiveOptions& live) {
+      return command->parsed() && live.samples->count() == 0 && live.interval->count() == 0;
+    };
+    options_.samples_as_needed = samples_freely(attach_, attach_live_) || samples_freely(capture_, capture_live_);
+    if (capture_->parsed()) options_.capture.kept = std::make_shared<small_core::KeptJobs>(options_.with_symbols);
     options_.live.interval =
         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_));
     options_.capture.timeout =
@@ -549,9 +609,9 @@ class CommandLine {
       "of all ranks,\n"
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *diff_ = nullptr, *doctor_ = nullptr,
-           *rules_ = nullptr, *job_command_ = nullptr;
-  CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;  // of attach
-  CLI::Option *attach_job_ = nullptr, *doctor_job_ = nullptr, *doctor_pids_ = nullptr;
+           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr;
+  LiveOptions attach_live_, capture_live_;
+  CLI::Option *doctor_job_ = nullptr, *doctor_pids_ = nullptr;
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";

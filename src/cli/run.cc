@@ -14,6 +14,8 @@
 #include "cli/job_list.h"
 #include "cli/messages.h"
 #include "cli/options.h"
+#include "cli/read_files_as_job.h"
+#include "cli/run_capture.h"
 #include "cli/run_diff.h"
 #include "cli/run_job.h"
 #include "cli/sample_as_needed.h"
@@ -164,7 +166,9 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
                                     bool& all_read, std::ostream& out, std::ostream& err, int& status) {
   JobSnapshot job;
   if (options.command == Options::Command::kJob) return take_job_of_nodes(options, out, err, status);
-  if (options.command == Options::Command::kAttach) {
+  const bool is_live = options.command == Options::Command::kAttach ||
+                       (options.command == Options::Command::kCapture && options.paths.empty());
+  if (is_live) {
     auto sampled = sample_as_needed(options, analyzed);
     if (!sampled) {
       print_not_chosen(sampled.error(), options.words, err);
@@ -181,16 +185,14 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
       capture::ask_flight_recorders(job, options.capture.timeout);
       analyzed.reset();
     }
-  } else if (options.command == Options::Command::kCore) {
+  } else {
     const std::vector<std::string> paths = options.for_node ? files_of_patterns(options.paths) : options.paths;
     if (paths.empty()) {
       print_error(err, "no file matches the pattern", "");
       status = nodes::kStatusNoRanks;
       return std::nullopt;
     }
-    job = capture::capture_cores(paths, options.core, options.capture);
-  } else {
-    auto read = read_snapshots(options.paths, options.file_ranks, options.capture.timeout, err, all_read);
+    auto read = read_files_as_job(paths, options, err, all_read);
     if (!read) return std::nullopt;
     job = std::move(*read);
   }
@@ -224,6 +226,12 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   int status = 2;
   std::optional<JobSnapshot> job = take_job(options, analyzed, all_read, out, err, status);
   if (!job) return status;
+  if (options.command == Options::Command::kCapture) {
+    status = report_problems(*job, err);
+    if (status == 2) return status;
+    if (!write_captures(options, std::move(*job), std::move(analyzed), *options.capture.kept, out, err)) return 2;
+    return all_read ? status : 1;
+  }
   const std::vector<std::size_t> ranks = ranks_named(options, *job, err);
   analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(*job);
   const redact::Redacted shown =

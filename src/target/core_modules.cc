@@ -93,6 +93,7 @@ class ModuleFinder {
     flags_.resize(notes_.files.size());
     for (std::size_t i = 0; i < notes_.files.size(); ++i) {
       if (const CoreSegment* segment = core_.find(notes_.files[i].range.start)) flags_[i] = segment->flags;
+      else if (const NotedMapping* noted = notes_.own.find(notes_.files[i].range.start)) flags_[i] = noted->flags;
     }
     find_main_program();
     for (std::size_t i = 0; i < notes_.files.size(); ++i) {
@@ -240,7 +241,8 @@ class ModuleFinder {
     if (!image) return;
     const auto unwind_table = (*image)->eh_frame_hdr();
     const bool has_symbols = (*image)->dynamic_symbols().size() > 0;
-    if (!has_symbols && !(unwind_table && !(*image)->at(*unwind_table).empty())) return;
+    // A capture has both in its own notes; its frames still need the file's own addresses.
+    if (!notes_.own.is_capture() && !has_symbols && !(unwind_table && !(*image)->at(*unwind_table).empty())) return;
     module.image = *image;
     module.why_no_image.clear();
   }
@@ -311,8 +313,12 @@ class ModuleFinder {
       if (start == 0xffffffffff600000) m.path = "[vsyscall]";  // Linux arch/x86/include/uapi/asm/vsyscall.h
       found_.mappings.push_back(std::move(m));
     };
+    // A capture holds some pages of a mapping only.
+    std::vector<NotedMapping> noted = notes_.own.mappings;
+    if (noted.empty())
+      for (const CoreSegment& segment : core_.segments()) noted.push_back({segment.range, segment.flags});
     std::size_t next = 0;  // the first file that ends behind the start of the segment
-    for (const CoreSegment& segment : core_.segments()) {
+    for (const NotedMapping& segment : noted) {
       while (next < notes_.files.size() && notes_.files[next].range.end <= segment.range.start) ++next;
       Address at = segment.range.start;
       for (std::size_t i = next; i < notes_.files.size() && notes_.files[i].range.start < segment.range.end; ++i) {

@@ -62,6 +62,8 @@ class NoteParser {
     if (more_problems_ > 0)
       notes_.problems.push_back(
           {fmt::format("{} more notes are damaged", more_problems_), kDamaged, ProblemCode::kMalformed});
+    notes_.own = parse_own_notes(segments);
+    notes_.problems.insert(notes_.problems.end(), notes_.own.problems.begin(), notes_.own.problems.end());
     return std::move(notes_);
   }
 

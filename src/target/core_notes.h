@@ -10,6 +10,7 @@
 #include "model/snapshot.h"
 #include "target/core_file.h"
 #include "target/initial_block.h"
+#include "target/own_notes.h"
 #include "target/target.h"
 
 namespace rankstacks::target {
@@ -31,6 +32,7 @@ struct CoreNotes {
   AuxiliaryVector auxv;
   std::vector<CoreFileMapping> files;  // by address, without overlaps
   bool has_files = false;              // there is an NT_FILE
+  OwnNotes own;                        // of a capture
   std::vector<Problem> problems;       // one for each thing that could not be read
 };
 

@@ -58,7 +58,7 @@ struct CoreTarget::Impl {
 
   void name_stack(const CoreSegment& stack) {
     const auto it = std::find_if(mappings.begin(), mappings.end(),
-                                 [&](const Mapping& m) { return m.range.start == stack.range.start; });
+                                 [&](const Mapping& m) { return m.range.contains(stack.range.start); });
     if (it != mappings.end() && it->path.empty()) it->path = "[stack]";
   }
 
@@ -169,6 +169,9 @@ std::optional<std::uint64_t> CoreTarget::auxv(std::uint64_t type) const { return
 const std::vector<Problem>& CoreTarget::problems() const { return impl_->problems; }
 std::span<const Tid> CoreTarget::lost_stacks() const { return impl_->lost_stacks; }
 bool CoreTarget::partial() const { return impl_->partial; }
+const CoreFile& CoreTarget::file() const { return *impl_->file; }
+const OwnNotes& CoreTarget::own_notes() const { return impl_->notes.own; }
+const AuxiliaryVector& CoreTarget::auxiliary_vector() const { return impl_->notes.auxv; }
 
 std::vector<Problem> CoreTarget::damage() const {
   if (!impl_->file->is_damaged_since()) return {};
@@ -192,6 +195,7 @@ std::size_t CoreTarget::read(Address address, std::span<std::byte> into) const n
     std::memcpy(into.data() + done, backing->bytes.data() + skip, until);
     done += until;
   }
+  record(address, done);
   return done;
 }
 

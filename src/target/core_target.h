@@ -13,6 +13,9 @@
 #include "base/result.h"
 #include "elf/image.h"
 #include "model/snapshot.h"
+#include "target/core_file.h"
+#include "target/initial_block.h"
+#include "target/own_notes.h"
 #include "target/target.h"
 
 namespace rankstacks::target {
@@ -54,9 +57,12 @@ class CoreTarget final : public Target {
   // From the initial block at the top of the main stack; may be empty.
   const std::map<std::string, std::string>& environment() const;
   std::optional<std::uint64_t> auxv(std::uint64_t type) const;  // AT_*
+  const AuxiliaryVector& auxiliary_vector() const;
   const std::vector<Problem>& problems() const;
   std::span<const Tid> lost_stacks() const;  // threads whose stacks gcore left out, as problems() reports
   bool partial() const;                      // something that belongs to the core could not be read
+  const CoreFile& file() const;              // its bytes, for what copies them
+  const OwnNotes& own_notes() const;         // those of a capture (own_notes.h)
 
  private:
   struct Impl;

@@ -384,6 +384,8 @@ void LiveTarget::copy_generated_code() {
 
 // The threads that were stopped, with their registers.
 void LiveTarget::add_threads(const StoppedProcess& stopped) {
+  raw_threads_.clear();
+  if (keeps_raw_threads_) raw_threads_.reserve(stopped.threads().size());
   std::unordered_map<Tid, std::size_t> index;
   for (std::size_t i = 0; i < threads_.size(); ++i) index.emplace(threads_[i].tid, i);
   std::unordered_set<Tid> met;
@@ -402,6 +404,11 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
     if (!s.stopped) {
       const bool has_ended = thread.state == 'Z' || thread.state == 'X';
       thread.problem = has_ended ? "it has ended; the process continues in its other threads" : s.problem;
+      continue;
+    }
+    if (auto raw = keeps_raw_threads_ ? stopped.raw(s.tid) : std::nullopt) {
+      thread.registers = Registers::from_user_regs(raw->registers);
+      raw_threads_.push_back(std::move(*raw));
       continue;
     }
     if (auto registers = stopped.registers(s.tid)) thread.registers = *registers;
@@ -614,6 +621,7 @@ std::size_t LiveTarget::read(Address address, std::span<std::byte> into) const n
     if (n == 0) break;
     done += n;
   }
+  record(address, done);
   return done;
 }
 

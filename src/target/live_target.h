@@ -22,6 +22,7 @@
 #include "target/live_images.h"
 #include "target/module_list.h"
 #include "target/proc.h"
+#include "target/raw_thread.h"
 #include "target/target.h"
 
 namespace rankstacks::target {
@@ -47,6 +48,10 @@ class LiveTarget final : public Target {
   // beginning, on what was copied. Call capture() on a thread of its own that ends right after (stopped_process.h says
   // why).
   Result<void> capture(const std::function<void()>& while_stopped, const CopyLimits& limits = {});
+
+  // Has capture() keep what a core says of each stopped thread: 2 us and 3 KB for each.
+  void keep_raw_threads() { keeps_raw_threads_ = true; }
+  const std::vector<RawThread>& raw_threads() const { return raw_threads_; }
 
   // For `while_stopped`: until when the process is paused; std::nullopt if it runs again, and only what was copied can
   // be read.
@@ -117,6 +122,8 @@ class LiveTarget final : public Target {
   std::uint64_t start_ticks_ = 0;
   proc::Stat program_;  // at the time when its mappings were read
   std::vector<ThreadInfo> threads_;
+  bool keeps_raw_threads_ = false;
+  std::vector<RawThread> raw_threads_;
   std::vector<Mapping> mappings_;
   std::vector<FileMappings> files_;  // the mappings of code, by file
   std::vector<std::string> silent_files_;

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -282,6 +283,19 @@ Result<Registers> StoppedProcess::registers(Tid tid) const {
                                      vector.iov_len)});
   }
   return Registers::from_user_regs(regs);
+}
+
+std::optional<RawThread> StoppedProcess::raw(Tid tid) const {
+  RawThread thread{.tid = tid};
+  iovec registers{&thread.registers, sizeof thread.registers};
+  if (ptrace(PTRACE_GETREGSET, tid, reinterpret_cast<void*>(NT_PRSTATUS), &registers) != 0 ||
+      registers.iov_len != sizeof thread.registers)
+    return std::nullopt;
+  std::array<std::byte, 16u << 10> state;  // with AMX's tiles it has 11 KB
+  iovec extended{state.data(), state.size()};
+  if (ptrace(PTRACE_GETREGSET, tid, reinterpret_cast<void*>(NT_X86_XSTATE), &extended) == 0)
+    thread.extended.assign(state.begin(), state.begin() + static_cast<std::ptrdiff_t>(extended.iov_len));
+  return thread;
 }
 
 double StoppedProcess::resume() {

@@ -29,6 +29,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "target/raw_thread.h"
 #include "target/registers.h"
 #include "target/stop_watcher.h"
 
@@ -63,6 +64,9 @@ class StoppedProcess {
   bool is_unsettled() const { return unsettled_; }
 
   Result<Registers> registers(Tid tid) const;
+
+  // All that a core says of the thread; std::nullopt if the kernel does not tell its registers.
+  std::optional<RawThread> raw(Tid tid) const;
 
   // Detaches all, and restores the scheduling class of the calling thread. Returns the time from the first interrupt to
   // the last detach, in milliseconds.

@@ -19,6 +19,7 @@
 #include "base/types.h"
 #include "model/snapshot.h"
 #include "target/modules.h"
+#include "target/read_pages.h"
 #include "target/registers.h"
 
 namespace rankstacks::target {
@@ -73,8 +74,19 @@ class Target {
     return value;
   }
 
+  // From now on, read() adds the pages that it returns to `pages`, which the target borrows; nullptr ends that.
+  void record_reads(ReadPages* pages) { read_pages_ = pages; }
+
   // The C string at `address`, without its 0; std::nullopt if it is not readable to its end or is longer than `limit`.
   std::optional<std::string> read_c_string(Address address, std::size_t limit) const;
+
+ protected:
+  void record(Address address, std::size_t size) const noexcept {
+    if (read_pages_ != nullptr) read_pages_->add(address, size);
+  }
+
+ private:
+  ReadPages* read_pages_ = nullptr;
 };
 
 }  // namespace rankstacks::target

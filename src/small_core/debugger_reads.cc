@@ -1,0 +1,132 @@
+#include "small_core/debugger_reads.h"
+
+#include <elf.h>
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "small_core/loader_list.h"
+
+namespace rankstacks::small_core {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMostOfNotes = 64u << 10;    // as much of a module's notes as is read of a core
+constexpr std::uint64_t kMostOfDynamic = 64u << 10;  // a library has some 40 entries of 16 bytes
+constexpr std::uint64_t kMostOfLoader = 1u << 20;    // the dynamic linker's own data: 12 KB in glibc 2.36
+constexpr std::uint64_t kMostOfVdso = 64u << 10;     // 8 KB in Linux 6.18
+constexpr std::uint64_t kMostOfModule = 4u << 20;    // read-only segments of a module whose file may be gone
+constexpr std::uint64_t kMostOfAllModules = 32u << 20;
+constexpr std::uint64_t kInitialBlock = 256u << 10;  // arguments and environment, at the top of the main stack
+// glibc's struct pthread at the thread pointer (2,304 bytes in 2.36), and the static TLS below it.
+constexpr std::uint64_t kRedZone = 128;  // below the stack pointer (System V ABI, AMD64)
+constexpr std::uint64_t kDescriptor = 2496, kStaticTls = 4096;
+
+// Lists ranges, and reads them in one batch.
+class Batch {
+ public:
+  explicit Batch(const target::Target& target) : target_(target) {}
+  ~Batch() {
+    // What is mapped from files read-only is read from the files.
+    std::vector<Range> changeable;
+    std::copy_if(ranges_.begin(), ranges_.end(), std::back_inserter(changeable), [&](const Range& range) {
+      const auto mappings = target_.mappings();
+      const auto after = std::upper_bound(mappings.begin(), mappings.end(), range.start,
+                                          [](Address x, const target::Mapping& m) { return x < m.range.start; });
+      return after != mappings.begin() && (std::prev(after)->writable || std::prev(after)->path.empty());
+    });
+    target_.prefetch(changeable);
+    std::vector<std::byte> bytes(kPage);
+    for (const Range& range : ranges_)
+      for (Address at = range.start; at < range.end;) {
+        const std::uint64_t n = std::min(range.end - at, kPage - at % kPage);
+        target_.read(at, std::span(bytes).first(n));
+        at += n;
+      }
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  void add(Address start, std::uint64_t size) {
+    if (size > 0 && start < ~Address{0} - size) ranges_.push_back({start, start + size});
+  }
+
+ private:
+  const target::Target& target_;
+  std::vector<Range> ranges_;
+};
+
+// The ELF header and the program headers of a module, where they lie in memory.
+std::vector<Elf64_Phdr> headers_at(const target::Target& target, Address start) {
+  const auto header = target.read_value<Elf64_Ehdr>(start);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phentsize != sizeof(Elf64_Phdr) ||
+      header->e_phnum == PN_XNUM || header->e_phoff > kMostOfDynamic)
+    return {};
+  std::vector<Elf64_Phdr> segments(header->e_phnum);
+  if (!target.read_exact(start + header->e_phoff, std::as_writable_bytes(std::span(segments)))) return {};
+  return segments;
+}
+
+// Whether another machine, or this one later, may not have the file.
+bool may_be_gone(const target::Target& target, const target::Module& module) {
+  if (module.path.starts_with("/memfd:") || module.path.starts_with("/dev/")) return true;
+  const auto mappings = target.mappings();
+  const auto first = std::find_if(mappings.begin(), mappings.end(), [&](const target::Mapping& m) {
+    return m.range.start >= module.range.start && m.path == module.path;
+  });
+  return first != mappings.end() && first->deleted;
+}
+
+void add_module(const target::Target& target, const target::Module& module, std::uint64_t& left, Batch& batch) {
+  if (module.path == "[vdso]") return batch.add(module.range.start, std::min(module.range.size(), kMostOfVdso));
+  const bool whole = may_be_gone(target, module);
+  for (const Elf64_Phdr& p : headers_at(target, module.range.start)) {
+    const Address at = module.to_address(p.p_vaddr);
+    if (p.p_type == PT_NOTE) batch.add(at, std::min(p.p_filesz, kMostOfNotes));
+    if (p.p_type == PT_DYNAMIC) batch.add(at, std::min(p.p_memsz, kMostOfDynamic));
+    if (!whole || p.p_type != PT_LOAD || (p.p_flags & PF_W) != 0) continue;
+    if (p.p_filesz > std::min(kMostOfModule, left)) continue;
+    left -= p.p_filesz;
+    batch.add(at, p.p_filesz);
+  }
+}
+
+void add_process(const target::Target& target, const target::AuxiliaryVector& auxv, Batch& batch) {
+  const auto loader = target::value_of(auxv, AT_BASE);
+  const target::Module* module = loader && *loader != 0 ? target.modules().find(*loader) : nullptr;
+  const auto name = target::value_of(auxv, AT_EXECFN);
+  for (const target::Mapping& m : target.mappings()) {
+    if (module != nullptr && m.writable && module->range.contains(m.range.start))
+      batch.add(m.range.start, std::min(m.range.size(), kMostOfLoader));
+    if (name && m.range.contains(*name)) {
+      const std::uint64_t size = std::min(m.range.size(), kInitialBlock);
+      batch.add(m.range.end - size, size);
+    }
+  }
+  for (const target::ThreadInfo& thread : target.threads()) {
+    if (!thread.registers) continue;
+    constexpr std::uint64_t kCode = 64;
+    batch.add(thread.registers->pc() - kCode, 2 * kCode);
+    // The whole page that the stack begins in: libdwfl takes every segment of a core for whole pages.
+    batch.add((thread.registers->sp() - kRedZone) & ~(kPage - 1), kPage);
+    if (const Address at = thread.registers->fs_base; at > kStaticTls)
+      batch.add(at - kStaticTls, kStaticTls + kDescriptor);
+  }
+}
+
+}  // namespace
+
+void read_for_debuggers(const target::Target& target, const target::AuxiliaryVector& auxv,
+                        std::span<const Range> expected) {
+  {
+    Batch batch(target);
+    for (const Range& range : expected) batch.add(range.start, range.size());
+    std::uint64_t left = kMostOfAllModules;
+    for (const target::Module& module : target.modules().all()) add_module(target, module, left, batch);
+    add_process(target, auxv, batch);
+  }
+  read_loader_list([&](Address at, std::span<std::byte> into) { return target.read_exact(at, into); }, auxv);
+}
+
+}  // namespace rankstacks::small_core

@@ -1,0 +1,20 @@
+// Overwrites secrets in the memory and notes of a process that is kept.
+//
+// A small core is made to be sent to others. The values of variables and arguments that hold secrets are on the main
+// stack, and often in the interpreter's copies of them; wherever their bytes are, 'x' takes their place. Nothing moves:
+// pointers to them, and their lengths, stay right.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "small_core/kept_process.h"
+
+namespace rankstacks::small_core {
+
+// A shorter value is not looked for: its bytes are anywhere by chance.
+inline constexpr std::size_t kShortestSecret = 6;
+
+void overwrite_secrets(KeptProcess& process, const std::vector<std::string>& secrets);
+
+}  // namespace rankstacks::small_core
