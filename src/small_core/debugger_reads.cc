@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <vector>
 
 #include "small_core/loader_list.h"
@@ -28,15 +27,7 @@ class Batch {
  public:
   explicit Batch(const target::Target& target) : target_(target) {}
   ~Batch() {
-    // What is mapped from files read-only is read from the files.
-    std::vector<Range> changeable;
-    std::copy_if(ranges_.begin(), ranges_.end(), std::back_inserter(changeable), [&](const Range& range) {
-      const auto mappings = target_.mappings();
-      const auto after = std::upper_bound(mappings.begin(), mappings.end(), range.start,
-                                          [](Address x, const target::Mapping& m) { return x < m.range.start; });
-      return after != mappings.begin() && (std::prev(after)->writable || std::prev(after)->path.empty());
-    });
-    target_.prefetch(changeable);
+    target_.prefetch(changeable_);
     std::vector<std::byte> bytes(kPage);
     for (const Range& range : ranges_)
       for (Address at = range.start; at < range.end;) {
@@ -51,10 +42,15 @@ class Batch {
   void add(Address start, std::uint64_t size) {
     if (size > 0 && start < ~Address{0} - size) ranges_.push_back({start, start + size});
   }
+  // The same for memory that does not come from a file as it is: a system call is needed for it.
+  void add_changeable(Address start, std::uint64_t size) {
+    add(start, size);
+    if (!ranges_.empty() && ranges_.back().start == start) changeable_.push_back(ranges_.back());
+  }
 
  private:
   const target::Target& target_;
-  std::vector<Range> ranges_;
+  std::vector<Range> ranges_, changeable_;
 };
 
 // The ELF header and the program headers of a module, where they lie in memory.
@@ -72,19 +68,17 @@ std::vector<Elf64_Phdr> headers_at(const target::Target& target, Address start) 
 bool may_be_gone(const target::Target& target, const target::Module& module) {
   if (module.path.starts_with("/memfd:") || module.path.starts_with("/dev/")) return true;
   const auto mappings = target.mappings();
-  const auto first = std::find_if(mappings.begin(), mappings.end(), [&](const target::Mapping& m) {
-    return m.range.start >= module.range.start && m.path == module.path;
-  });
-  return first != mappings.end() && first->deleted;
+  const auto first = std::lower_bound(mappings.begin(), mappings.end(), module.range.start,
+                                      [](const target::Mapping& m, Address a) { return m.range.start < a; });
+  return first != mappings.end() && first->range.start == module.range.start && first->deleted;
 }
 
 void add_module(const target::Target& target, const target::Module& module, std::uint64_t& left, Batch& batch) {
-  if (module.path == "[vdso]") return batch.add(module.range.start, std::min(module.range.size(), kMostOfVdso));
+  if (module.path == "[vdso]") return;
   const bool whole = may_be_gone(target, module);
   for (const Elf64_Phdr& p : headers_at(target, module.range.start)) {
     const Address at = module.to_address(p.p_vaddr);
     if (p.p_type == PT_NOTE) batch.add(at, std::min(p.p_filesz, kMostOfNotes));
-    if (p.p_type == PT_DYNAMIC) batch.add(at, std::min(p.p_memsz, kMostOfDynamic));
     if (!whole || p.p_type != PT_LOAD || (p.p_flags & PF_W) != 0) continue;
     if (p.p_filesz > std::min(kMostOfModule, left)) continue;
     left -= p.p_filesz;
@@ -98,10 +92,10 @@ void add_process(const target::Target& target, const target::AuxiliaryVector& au
   const auto name = target::value_of(auxv, AT_EXECFN);
   for (const target::Mapping& m : target.mappings()) {
     if (module != nullptr && m.writable && module->range.contains(m.range.start))
-      batch.add(m.range.start, std::min(m.range.size(), kMostOfLoader));
+      batch.add_changeable(m.range.start, std::min(m.range.size(), kMostOfLoader));
     if (name && m.range.contains(*name)) {
       const std::uint64_t size = std::min(m.range.size(), kInitialBlock);
-      batch.add(m.range.end - size, size);
+      batch.add_changeable(m.range.end - size, size);
     }
   }
   for (const target::ThreadInfo& thread : target.threads()) {
@@ -109,24 +103,44 @@ void add_process(const target::Target& target, const target::AuxiliaryVector& au
     constexpr std::uint64_t kCode = 64;
     batch.add(thread.registers->pc() - kCode, 2 * kCode);
     // The whole page that the stack begins in: libdwfl takes every segment of a core for whole pages.
-    batch.add((thread.registers->sp() - kRedZone) & ~(kPage - 1), kPage);
+    batch.add_changeable((thread.registers->sp() - kRedZone) & ~(kPage - 1), kPage);
     if (const Address at = thread.registers->fs_base; at > kStaticTls)
-      batch.add(at - kStaticTls, kStaticTls + kDescriptor);
+      batch.add_changeable(at - kStaticTls, kStaticTls + kDescriptor);
   }
 }
 
 }  // namespace
 
-void read_for_debuggers(const target::Target& target, const target::AuxiliaryVector& auxv,
-                        std::span<const Range> expected) {
+std::vector<Range> changeable_parts(const target::ModuleMap& modules) {
+  std::vector<Range> parts;
+  for (const target::Module& module : modules.all()) {
+    if (module.path == "[vdso]") {
+      parts.push_back({module.range.start, module.range.start + std::min(module.range.size(), kMostOfVdso)});
+    } else if (!module.image) {
+      parts.push_back({module.range.start, module.range.start + kPage});
+    } else {
+      for (const Elf64_Phdr& p : module.image->segments())
+        if (const Address at = module.to_address(p.p_vaddr); p.p_type == PT_DYNAMIC && module.range.contains(at))
+          parts.push_back({at, at + std::min(p.p_memsz, kMostOfDynamic)});
+    }
+  }
+  return parts;
+}
+
+void read_process_memory(const target::Target& target, const target::AuxiliaryVector& auxv,
+                         std::span<const Range> expected) {
   {
     Batch batch(target);
-    for (const Range& range : expected) batch.add(range.start, range.size());
-    std::uint64_t left = kMostOfAllModules;
-    for (const target::Module& module : target.modules().all()) add_module(target, module, left, batch);
+    for (const Range& range : expected) batch.add_changeable(range.start, range.size());
     add_process(target, auxv, batch);
   }
   read_loader_list([&](Address at, std::span<std::byte> into) { return target.read_exact(at, into); }, auxv);
+}
+
+void read_module_headers(const target::Target& target) {
+  Batch batch(target);
+  std::uint64_t left = kMostOfAllModules;
+  for (const target::Module& module : target.modules().all()) add_module(target, module, left, batch);
 }
 
 }  // namespace rankstacks::small_core

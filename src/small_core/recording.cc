@@ -115,8 +115,12 @@ Recording::Recording(target::Target& target, target::AuxiliaryVector auxv) : tar
 
 std::unique_ptr<Recording> Recording::of(target::LiveTarget& target, std::map<std::string, std::string> environment) {
   std::unique_ptr<Recording> recording(new Recording(target, auxiliary_vector_of(target.pid())));
-  target.keep_raw_threads();
   recording->expected_ = loader_pages_now(target.pid(), recording->auxv_);
+  const auto parts = changeable_parts(target.modules());
+  recording->expected_.insert(recording->expected_.end(), parts.begin(), parts.end());
+  std::size_t more = 0;
+  for (const Range& range : recording->expected_) more += range.size() + kPage;
+  target.keep_raw_threads(more);
   recording->live_ = &target;
   recording->kept_.pid = target.pid();
   recording->kept_.environment = std::move(environment);
@@ -130,18 +134,20 @@ std::unique_ptr<Recording> Recording::of(target::CoreTarget& target) {
   recording->kept_.path = target.subject();
   recording->kept_.environment = target.environment();
   recording->kept_.command = target.command();
+  recording->expected_ = changeable_parts(target.modules());
   for (const target::CoreNoteSegment& segment : target.file().notes())
     append_foreign_notes(recording->kept_.notes, segment.bytes);
   return recording;
 }
 
-void Recording::read_more(const target::Target& target) { read_for_debuggers(target, auxv_, expected_); }
+void Recording::read_more(const target::Target& target) { read_process_memory(target, auxv_, expected_); }
 
 void Recording::add_interpreters(std::span<const python::RuntimeCandidate> candidates) {
   kept_.interpreters = write_interpreters(candidates);
 }
 
 void Recording::keep(std::span<const unwind::UnwoundStack> stacks, std::uint64_t most) {
+  read_module_headers(target_);
   target_.record_reads(nullptr);
   if (live_ != nullptr) kept_.notes = notes_of(*live_, auxv_);
   for (const target::Mapping& m : target_.mappings()) kept_.mappings.push_back({m.range, flags_of(m)});

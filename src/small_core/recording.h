@@ -31,7 +31,7 @@ class Recording {
   Recording(const Recording&) = delete;  // the target refers to it
   Recording& operator=(const Recording&) = delete;
 
-  // `target`: the recorded one, or a limited view of it.
+  // `target`: the recorded one, or a limited view of it. The process may be paused.
   void read_more(const target::Target& target);
 
   void add_interpreters(std::span<const python::RuntimeCandidate> candidates);
@@ -51,7 +51,7 @@ class Recording {
   target::Target& target_;
   const target::LiveTarget* live_ = nullptr;
   target::AuxiliaryVector auxv_;
-  std::vector<Range> expected_;  // live: where the dynamic linker's list was before the stop
+  std::vector<Range> expected_;  // what read_more() will read, as far as it is known
   target::ReadPages pages_;
   KeptProcess kept_;
 };

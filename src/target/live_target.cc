@@ -543,7 +543,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   const std::vector<Tid> cannot_stop = threads_that_cannot_stop();
 
   memory_.clear(limits);  // drops what was read while the process ran: only reads while it is stopped are consistent
-  memory_.reserve(usual_copy(threads_.size()));
+  memory_.reserve(usual_copy(threads_.size()) + more_copied_);
   // The reader is made ready before the process is stopped: it runs on a processor, in its scheduling class, and with a
   // heap that does not have to grow (copy_arena.h says why).
   std::atomic<int> is_ready{0};

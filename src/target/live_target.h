@@ -49,8 +49,12 @@ class LiveTarget final : public Target {
   // why).
   Result<void> capture(const std::function<void()>& while_stopped, const CopyLimits& limits = {});
 
-  // Has capture() keep what a core says of each stopped thread: 2 us and 3 KB for each.
-  void keep_raw_threads() { keeps_raw_threads_ = true; }
+  // Has capture() keep what a core says of each stopped thread: 2 us and 3 KB for each. `more`: bytes that
+  // `while_stopped` will read in addition to what a report needs.
+  void keep_raw_threads(std::size_t more) {
+    keeps_raw_threads_ = true;
+    more_copied_ = more;
+  }
   const std::vector<RawThread>& raw_threads() const { return raw_threads_; }
 
   // For `while_stopped`: until when the process is paused; std::nullopt if it runs again, and only what was copied can
@@ -123,6 +127,7 @@ class LiveTarget final : public Target {
   proc::Stat program_;  // at the time when its mappings were read
   std::vector<ThreadInfo> threads_;
   bool keeps_raw_threads_ = false;
+  std::size_t more_copied_ = 0;
   std::vector<RawThread> raw_threads_;
   std::vector<Mapping> mappings_;
   std::vector<FileMappings> files_;  // the mappings of code, by file

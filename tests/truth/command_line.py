@@ -41,19 +41,20 @@ def text_of(raw):
 
 
 def case_help(directory):
-    for arguments in (["--help"], ["attach", "--help"], ["core", "--help"], ["report", "--help"], ["diff", "--help"], ["doctor", "--help"], ["rules", "--help"]):
+    for arguments in (["--help"], ["attach", "--help"], ["core", "--help"], ["report", "--help"], ["diff", "--help"], ["doctor", "--help"], ["rules", "--help"],
+                      ["capture", "--help"]):
         status, out, err = run_tool(*arguments)
         check((status, err) == (0, b""), "%s: status %d, stderr %r" % (arguments, status, err))
         check(b"rankstacks" in out and len(out) > 200, "%s says little: %r" % (arguments, out))
     _, out, _ = run_tool("--help")
-    for command in (b"attach", b"core", b"report", b"diff", b"doctor", b"rules"):
+    for command in (b"attach", b"core", b"report", b"diff", b"doctor", b"rules", b"capture"):
         check(command in out, "--help does not mention %r" % command)
 
 
 def case_version(directory):
     status, out, err = run_tool("--version")
     check(status == 0 and err == b"" and re.fullmatch(rb"rankstacks \d+\.\d+\.\d+\n", out), "--version: %d %r %r" % (status, out, err))
-    for command in ("attach", "core", "report", "diff", "doctor", "rules"):
+    for command in ("attach", "core", "report", "diff", "doctor", "rules", "capture"):
         check(run_tool(command, "--version") == (0, out, b""), "%s --version: %r" % (command, run_tool(command, "--version")))
 
 
@@ -70,7 +71,7 @@ def case_usage_errors(directory):
 
 def case_usage_errors_say_what_is_wrong(directory):
     gone = os.path.join(directory, "gone")
-    for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report, diff, doctor, rules or job"),
+    for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report, diff, doctor, rules, job or capture"),
                             (["attach", "--pids", "1", "--timeout", "nan"], "--timeout: expected a number, found \"nan\""),
                             (["attach", "--pids", "1", "--interval", "nan"], "--interval: expected a number, found \"nan\""),
                             (["attach", "--pids", "1", "--interval", "inf"], "--interval"),
