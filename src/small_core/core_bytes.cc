@@ -1,6 +1,6 @@
 // Lays a small core out as a file:
 //
-//     ELF header | program headers | notes | memory, each piece where its offset agrees with its address modulo a page |
+//     ELF header | program headers | notes | memory, each piece at an offset that is its address modulo a page |
 //     this tool's own notes | section 0, if there are more than 65,534 program headers
 //
 // The kernel's notes come first: libdwfl reads the first PT_NOTE only. Memory that is left out has no program header:

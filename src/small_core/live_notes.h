@@ -1,7 +1,7 @@
 // The notes of a core as the kernel writes them, for a process that was looked at while it ran on.
 //
-//     of the first thread     NT_PRSTATUS, then NT_PRPSINFO, NT_AUXV, NT_FILE of the process, NT_FPREGSET, NT_X86_XSTATE
-//     of each other           NT_PRSTATUS, NT_FPREGSET, NT_X86_XSTATE
+//     of the first thread   NT_PRSTATUS; the process's NT_PRPSINFO, NT_AUXV, NT_FILE; NT_FPREGSET, NT_X86_XSTATE
+//     of each other         NT_PRSTATUS, NT_FPREGSET, NT_X86_XSTATE
 //
 // No signal has ended the process: pr_cursig is 0, and there is no NT_SIGINFO. Source: Linux fs/binfmt_elf.c,
 // fill_note_info().

@@ -104,9 +104,8 @@ def agree_everywhere(fixture, executable, directory, most=None):
         check(size <= most, "the capture has %d bytes, more than %d" % (size, most))
     os.mkdir(os.path.join(directory, "of-core"))
     of_core, _ = captured(os.path.join(directory, "of-core"), full)
-    theirs = debugger.stacks_in_core(full, executable)
-    for path in (live, of_core):
-        ours = debugger.stacks_in_core(path, executable)
+    theirs, *found = debugger.stacks_in_cores([full, live, of_core], executable)
+    for path, ours in zip((live, of_core), found):
         check(ours == theirs, "gdb finds other stacks in %s:\n%s" % (path, difference(ours, theirs)))
     expected = eu_stacks(full, executable)
     for path in (live, of_core):
