@@ -4,11 +4,11 @@
 // The first has the format's version, and each of the others is one part, whose body is read where it is used:
 //
 //     kVersion       u32: the version, u32: flags
-//     kReport        the JSON report of the process, without the frames of its threads   cli/captured_facts
-//     kMappings      what was mapped, of which the core holds some pages only   here
-//     kStacks        the return addresses of each thread   small_core/stack_note
-//     kSymbols       functions and lines of these addresses   small_core/symbol_note
-//     kInterpreters  where the Python interpreters are   small_core/interpreter_note
+//     kReport        the JSON report of the process, without the frames of its threads cli/captured_facts
+//     kMappings      what was mapped, of which the core holds some pages only          here
+//     kStacks        the return addresses of each thread                               small_core/stack_note
+//     kSymbols       functions and lines of these addresses                            small_core/symbol_note
+//     kInterpreters  where the Python interpreters are                                 small_core/interpreter_note
 #pragma once
 
 #include <array>
