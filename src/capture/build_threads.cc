@@ -343,6 +343,10 @@ class ThreadBuilder {
 
   void add_python_state(const target::ThreadInfo& info, const python::ThreadState& state,
                         const PythonFrames& python_frames, ThreadSnapshot& thread) {
+    // Up to 3.12 a subinterpreter's state has the number of the thread that created it.
+    const bool is_own = thread.thread_pointer == 0 || state.pthread_id == thread.thread_pointer;
+    if (is_own) thread.python_thread = PythonThread{state.pthread_id, state.name};
+    else if (!thread.python_thread) thread.python_thread = PythonThread{thread.thread_pointer, std::nullopt};
     if (state.holds_gil) thread.gil = Gil::kHolds;
     // While a finalizer waits, another thread may hold the GIL. The thread that collects is recognised by native frames
     // inside of its innermost Python frame: the collector is C code.

@@ -235,12 +235,20 @@ struct PythonLock {
   bool operator==(const PythonLock&) const = default;
 };
 
+// What the interpreter says of a thread that runs Python code.
+struct PythonThread {
+  std::uint64_t id = 0;             // threading.get_ident(): pthread_self()
+  std::optional<std::string> name;  // threading's: "MainThread", "Thread-1 (run)"; empty: it has none
+  bool operator==(const PythonThread&) const = default;
+};
+
 struct ThreadSnapshot {
   Tid tid = 0;
   Address thread_pointer = 0;    // fs_base, which is glibc's pthread_self(); 0: not known. Not part of reports
   std::string name;              // kernel's comm; may be any bytes
   std::optional<char> state;     // live only
   std::optional<double> cpu_ms;  // live only
+  std::optional<PythonThread> python_thread;  // empty: the interpreter has no state of it
   std::optional<Gil> gil;
   // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names.
   bool collecting = false;

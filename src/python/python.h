@@ -96,7 +96,8 @@ struct ThreadState {
   std::uint64_t pthread_id = 0;  // == fs_base of its thread
   std::int64_t native_id = 0;    // 0: this version has none. In the target's pid namespace
   std::uint64_t interpreter_id = 0;
-  std::vector<Run> runs;  // innermost first; empty: no Python frame at the moment
+  std::optional<std::string> name;  // threading's name of it (thread_names.h)
+  std::vector<Run> runs;            // innermost first; empty: no Python frame at the moment
   bool holds_gil = false;
   // It holds the GIL of an interpreter whose collector runs. Known from 3.9 on, without any symbol.
   bool collects = false;

@@ -12,6 +12,7 @@
 #include "python/locks.h"
 #include "python/objects.h"
 #include "python/running.h"
+#include "python/thread_names.h"
 #include "python/variables.h"
 
 namespace rankstacks::python {
@@ -223,6 +224,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   read_handled_exceptions(target, layout, threads.exc_items, state);
   read_raised_exceptions(target, layout, threads.raised, state);
   read_locks(target, layout, threads.ends, codes, state);
+  read_thread_names(target, *runtime, state);
   state.codes = std::move(codes.codes());
   return state;
 }

@@ -152,6 +152,7 @@ class Walk {
 
   void of_thread(ThreadSnapshot& thread) {
     fields_.thread_name(thread.name);
+    if (thread.python_thread) each(&FieldRedaction::name, thread.python_thread->name);
     if (thread.syscall) of_call(*thread.syscall);
     if (thread.exception) {
       fields_.name(thread.exception->type);

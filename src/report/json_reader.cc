@@ -199,6 +199,13 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     thread.state = state[0];
   });
   node.optional("cpu_ms", [&](const Node& n) { thread.cpu_ms = n.real(); });
+  node.optional("python_thread", [&](const Node& n) {
+    n.require_object();
+    PythonThread python;
+    n.required("id", [&](const Node& v) { python.id = v.hex(); });
+    n.optional("name", [&](const Node& v) { python.name = v.text(); });
+    thread.python_thread = std::move(python);
+  });
   node.optional("gil", [&](const Node& n) { thread.gil = n.word(kGilWords); });
   node.optional("syscall", [&](const Node& n) { thread.syscall = read_syscall(n); });
   node.optional("collecting", [&](const Node& n) { thread.collecting = n.boolean(); });

@@ -285,6 +285,13 @@ class Writer {
     json_.field("cpu_ms", thread.cpu_ms);
     json_.field("role", known::to_string(analysis_.roles[rank_index][index]));
     json_.key("cluster"), json_.number(analysis_.cluster_of[rank_index][index]);
+    if (thread.python_thread) {
+      json_.key("python_thread");
+      json_.open('{');
+      json_.key("id"), json_.hex(thread.python_thread->id);
+      json_.field("name", thread.python_thread->name);
+      json_.close();
+    }
     json_.key("gil");
     thread.gil ? json_.string(word_of(kGilWords, *thread.gil)) : json_.null();
     if (thread.collecting) json_.key("collecting"), json_.boolean(true);

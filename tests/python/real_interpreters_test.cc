@@ -198,6 +198,7 @@ TEST_CASE("the number of batches does not grow with the number of frames", "[rea
     read_state(few);
     read_state(many);
     if (minor_of(shallow.version()) >= 11) CHECK(many.batches() < few.batches() + 60);
-    CHECK(few.batches() < 30);
+    // Some 30 for the threads and their frames, some 20 for the names of threads, which are a few objects away.
+    CHECK(few.batches() < 60);
   }
 }

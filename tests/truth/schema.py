@@ -79,6 +79,7 @@ THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZ
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
 CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
+PYTHON_THREAD = {"id": hexadecimal, "name": or_null(text)}
 PYTHON_LOCK = {"type": one_of("Lock", "RLock", "module lock", "condition")}
 CHAINED = {"link": one_of("cause", "context"), "type": text, "message": or_null(text)}
 HANDLED = {"type": text, "message": or_null(text), "frame": or_null(number), "handler": anything, "raised": anything}
@@ -252,6 +253,8 @@ class Checker:
                         self.object(handled[name], PYTHON, "%s.handles.%s" % (place, name))
                 if handled["frame"] is not None and (handled["frame"] >= len(thread["frames"]) or thread["frames"][handled["frame"]]["kind"] != "python"):
                     self.errors.append("%s handles an exception in no frame" % place)
+            if "python_thread" in thread:
+                self.object(thread["python_thread"], PYTHON_THREAD, place + ".python_thread")
             if "python_lock" in thread and self.object(thread["python_lock"], PYTHON_LOCK, place + ".python_lock"):
                 lock = thread["python_lock"]
                 if "name" in lock and not (text(lock["name"]) and lock["type"] == "module lock"):

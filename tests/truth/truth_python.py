@@ -94,6 +94,9 @@ def compare(truth, rank, where, jit=False):
             at = next((i for i, pair in enumerate(zip(got, frames)) if pair[0] != pair[1]), min(len(got), len(frames)))
             raise Failure("%s: tid %d differs at Python frame %d (%d frames, %d true ones)\n    the report:\n%s\n    the truth:\n%s"
                           % (where, thread["tid"], at, len(got), len(frames), describe(got[at:at + 4]), describe(frames[at:at + 4])))
+        python = thread.get("python_thread")
+        named = {"id": "0x%x" % expected["ident"], "name": expected["name"] and shown(expected["name"])} if "name" in expected else python
+        check(python == named, "%s: tid %d is %r to Python instead of %r" % (where, thread["tid"], python, named))
         if "handles" in expected:
             compare_handled(expected["handles"], thread, "%s: tid %d, in %s" % (where, thread["tid"], " < ".join(frame[0] for frame in frames[:4])))
         if "lock" in expected:
