@@ -41,7 +41,11 @@ struct CaptureOptions {
 struct LiveRequest {
   std::vector<Pid> pids;
   std::optional<JobChoice> job;  // --job: which of the machine's jobs; `pids` is empty then
-  int samples = 3;               // number of samples; 1 shows where the ranks are, several also show what moves
+  bool alone = false;            // `pids` stand for themselves: no children, and no ranks of a launcher
+  // Other processes that run this very program are no ranks and no children, unless they are among `pids`: watchdogs in
+  // the ranks call it, at the same time, with a rank's variables.
+  bool without_tools = false;
+  int samples = 3;  // number of samples; 1 shows where the ranks are, several also show what moves
   // From one sample to the next: three samples take less than a second.
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);
   // Whether native threads that wake up often are glanced at between the samples (target/glances.h).

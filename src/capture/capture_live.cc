@@ -375,7 +375,7 @@ void leave_out_ended_children(LiveRanks& live) {
 
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  const ProcessTable table = ProcessTable::scan();
+  const ProcessTable table = table_for(request);
   Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
   const LivePlan chosen = plan_live(request, table, preparer);
   if (chosen.not_chosen) return {.job = {}, .not_chosen = chosen.not_chosen};

@@ -1,5 +1,7 @@
 #include "capture/job_plan.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <algorithm>
@@ -100,7 +102,29 @@ LivePlan plan_chosen(const JobChoice& choice, const ProcessTable& table, Prepare
 
 }  // namespace
 
+ProcessTable table_for(const LiveRequest& request) {
+  ProcessTable table = ProcessTable::scan();
+  struct stat own {};
+  if (!request.without_tools || stat("/proc/self/exe", &own) != 0) return table;
+  std::vector<ProcessEntry> entries;
+  for (const auto& [pid, entry] : table.all()) {
+    struct stat program {};
+    const bool is_named = std::find(request.pids.begin(), request.pids.end(), pid) != request.pids.end();
+    if (entry.kernel_thread || is_named || pid == getpid() ||
+        stat(fmt::format("/proc/{}/exe", pid).c_str(), &program) != 0 || program.st_dev != own.st_dev ||
+        program.st_ino != own.st_ino)
+      entries.push_back(entry);
+  }
+  return ProcessTable(std::move(entries));
+}
+
 LivePlan plan_live(const LiveRequest& request, const ProcessTable& table, Preparer& preparer) {
+  if (request.alone) {
+    preparer.read_ahead(request.pids);
+    LivePlan plan;
+    for (const Pid pid : request.pids) plan.targets.push_back({.pid = pid});
+    return plan;
+  }
   preparer.read_ahead(asked_processes(request, table));
   if (request.job) return plan_chosen(*request.job, table, preparer);
   return {plan_pids(request.pids, table, preparer.facts(), getpid()), std::nullopt};

@@ -14,6 +14,9 @@
 
 namespace rankstacks::capture {
 
+// The processes among which the request's are planned.
+ProcessTable table_for(const LiveRequest& request);
+
 // Either `targets`, or why there are none.
 struct LivePlan {
   std::vector<PlannedTarget> targets;

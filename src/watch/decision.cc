@@ -1,0 +1,123 @@
+#include "watch/decision.h"
+
+#include <algorithm>
+
+namespace rankstacks::watch {
+namespace {
+
+constexpr std::size_t index_of(Standing standing) { return static_cast<std::size_t>(standing); }
+
+// How long a job stands before anything is known of its rhythm: imports, the start of NCCL.
+constexpr Seconds kBeforeRhythm{60};
+constexpr double kPeriodsBeforeRhythm = 12;
+// A pause that was seen once may be this much longer the next time.
+constexpr double kLongerPause = 1.5;
+// Where one rank works and the others wait, or nothing can be compared, there is this part of the timeout for it: a
+// long checkpoint is no hang.
+constexpr double kPartOfTimeout = 0.25;
+// No look is put off for longer than this part of the timeout.
+constexpr double kMostOfTimeout = 0.5;
+constexpr int kMostDoublings = 5;
+
+}  // namespace
+
+Decision::Decision(const DecisionSettings& settings) : settings_(settings) {}
+
+Seconds Decision::stood_for() const {
+  return before_ && standing_ != Standing::kMoving ? before_->at - since_[index_of(standing_)] : Seconds(0);
+}
+
+Seconds Decision::patience(Standing standing) const {
+  const bool known = std::all_of(ranks_.begin(), ranks_.end(), [](const Rhythm& rank) { return rank.is_known(); });
+  Seconds least = std::max(2 * settings_.period, kLongerPause * longest_pause_ + settings_.period);
+  if (!known) least = std::max({least, kBeforeRhythm, kPeriodsBeforeRhythm * settings_.period});
+  if (standing != Standing::kAll) least = std::max(least, kPartOfTimeout * settings_.timeout);
+  least *= static_cast<double>(1 << std::min(healthy_looks_, kMostDoublings));
+  return std::min(least, std::max(kMostOfTimeout * settings_.timeout, 2 * settings_.period));
+}
+
+Seconds Decision::margin() const {
+  constexpr Seconds kForLook{15};
+  constexpr double kPeriods = 2, kPart = 0.05, kMostPart = 0.25;
+  return std::min(std::max({kPeriods * settings_.period, kForLook, kPart * settings_.timeout}),
+                  kMostPart * settings_.timeout);
+}
+
+Action Decision::ended(std::size_t rank) {
+  if (rank >= ended_.size() || ended_[rank]) return Action::kNone;
+  ended_[rank] = true;
+  return std::all_of(ended_.begin(), ended_.end(), [](bool ended) { return ended; }) ? Action::kAllEnded
+                                                                                     : Action::kRankEnded;
+}
+
+// A rank that has ended does not come back under its pid; the rhythm of the others goes on.
+Action Decision::on_ended(const std::vector<Rates>& rates) {
+  bool one_more = false;
+  for (std::size_t r = 0; r < rates.size(); ++r)
+    if (!rates[r].alive && !ended_[r]) one_more = ended_[r] = true;
+  if (std::all_of(ended_.begin(), ended_.end(), [](bool ended) { return ended; })) return Action::kAllEnded;
+  return one_more ? Action::kRankEnded : Action::kNone;
+}
+
+void Decision::learn(const std::vector<Rates>& rates) {
+  for (std::size_t r = 0; r < rates.size(); ++r)
+    if (!ended_[r]) ranks_[r].learn(rates[r]);
+}
+
+// The job goes on by itself: what it did until now was a pause.
+void Decision::go_on() {
+  if (!before_) return;
+  const Seconds stood = before_->at - since_[index_of(standing_)];
+  longest_pause_ = std::min(std::max(longest_pause_, stood), kPartOfTimeout * settings_.timeout);
+  hung_since_.reset();
+  told_before_timeout_ = false;
+  healthy_looks_ = 0;
+  looked_at_.reset();
+}
+
+Action Decision::next(const Reading& reading) {
+  ranks_.resize(std::max(ranks_.size(), reading.ranks));
+  ended_.resize(ranks_.size());
+  const bool is_first = !before_;
+  const std::vector<Rates> rates = is_first ? std::vector<Rates>(reading.ranks) : rates_between(*before_, reading);
+  std::vector<Activity> activities;
+  if (!is_first)
+    for (std::size_t r = 0; r < rates.size(); ++r)
+      if (rates[r].alive) activities.push_back(ranks_[r].activity(rates[r]));
+  const Action ended = is_first ? Action::kNone : on_ended(rates);
+  const Standing standing = activities.empty() ? Standing::kMoving : standing_of(activities);
+  if (standing < Standing::kPartly && standing_ >= Standing::kPartly) go_on();
+  if (!is_first && standing < Standing::kPartly) learn(rates);
+  // A standing that this period does not reach begins again with it.
+  const Seconds now = reading.at;
+  if (is_first) since_.fill(now);
+  for (std::size_t s = index_of(standing) + 1; s < kStandings; ++s) since_[s] = now;
+  if (standing == Standing::kMoving) since_.fill(now);
+  standing_ = standing;
+  before_ = reading;
+  if (ended != Action::kNone) return ended;
+  if (standing == Standing::kMoving) return Action::kNone;
+  const Seconds stood = stood_for();
+  if (hung_since_) {
+    if (told_before_timeout_ || now - *hung_since_ < settings_.timeout - margin()) return Action::kNone;
+    told_before_timeout_ = true;
+    return Action::kBeforeTimeout;
+  }
+  const Seconds since_look = looked_at_ ? now - *looked_at_ : stood;
+  return std::min(stood, since_look) >= patience(standing) ? Action::kLightLook : Action::kNone;
+}
+
+Action Decision::looked(Seen seen) {
+  if (!before_) return Action::kNone;
+  const bool stands = seen == Seen::kStands || (seen == Seen::kUndecided && standing_ == Standing::kAll);
+  if (stands) {
+    hung_since_ = since_[index_of(standing_)];
+    return Action::kFullLooks;
+  }
+  ++healthy_looks_;
+  hung_since_.reset();
+  looked_at_ = before_->at;
+  return Action::kNone;
+}
+
+}  // namespace rankstacks::watch

@@ -1,0 +1,84 @@
+// Decides, from one reading of the counters after the other, when a job is looked at. Knows no process and no clock:
+// what it is given is all that it uses.
+//
+//     watching ── stands for longer than its rhythm ──> light look ── healthy ──> watching, and more patient
+//        ^                                                  └── it stands ──> full looks, report ──> hung
+//        └──────────────── it moves again ──────────────────────────────────────────────────────────┘  └─> one look
+//                                                                                                just before the timeout
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "watch/reading.h"
+#include "watch/rhythm.h"
+
+namespace rankstacks::watch {
+
+enum class Action {
+  kNone,
+  kLightLook,      // two samples: does it stand?
+  kFullLooks,      // it does: three looks, and the reports
+  kBeforeTimeout,  // it still does, and its own watchdog is about to end it
+  kRankEnded,      // a rank has ended while others live
+  kAllEnded,
+};
+
+// What a light look has shown.
+enum class Seen {
+  kHealthy,  // or somebody is at work, as in a long checkpoint
+  kStands,   // a culprit, or all ranks wait alike
+  kUndecided,
+};
+
+struct DecisionSettings {
+  Seconds period{5};
+  Seconds timeout{600};  // of the job's own watchdog
+};
+
+class Decision {
+ public:
+  explicit Decision(const DecisionSettings& settings);
+
+  // What follows from this reading.
+  Action next(const Reading& reading);
+  // A rank has ended, which the kernel tells between two readings.
+  Action ended(std::size_t rank);
+  // What follows from the light look that was asked for: kFullLooks or kNone. Also called if the full looks then show
+  // that the job is healthy after all.
+  Action looked(Seen seen);
+
+  // Something stands: the caller has to know all children of the ranks, whose work is theirs.
+  bool is_suspicious() const { return standing_ >= Standing::kPartly; }
+  bool is_hung() const { return hung_since_.has_value(); }
+  // For how long it has stood, at the last reading.
+  Seconds stood_for() const;
+  // How long it may stand as it does now until it is looked at.
+  Seconds patience(Standing standing) const;
+
+ private:
+  static constexpr std::size_t kStandings = 4;
+
+  Action on_ended(const std::vector<Rates>& rates);
+  void learn(const std::vector<Rates>& rates);
+  void go_on();
+  Seconds margin() const;
+
+  const DecisionSettings settings_;
+  std::optional<Reading> before_;
+  std::vector<Rhythm> ranks_;
+  std::vector<bool> ended_;
+  Standing standing_ = Standing::kMoving;
+  // Since when each period was at least that still; of a standing that it is not in, the time of the last reading.
+  std::array<Seconds, kStandings> since_{};
+  // The longest time that the job has stood and then gone on by itself, or was found healthy.
+  Seconds longest_pause_{0};
+  int healthy_looks_ = 0;              // in a row, without a move in between
+  std::optional<Seconds> looked_at_;   // the last light look that did not end in a report
+  std::optional<Seconds> hung_since_;  // while it is hung: since when it stands
+  bool told_before_timeout_ = false;
+};
+
+}  // namespace rankstacks::watch

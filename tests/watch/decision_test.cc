@@ -1,0 +1,219 @@
+#include "watch/decision.h"
+
+#include <catch2/catch.hpp>
+
+namespace rankstacks::watch {
+namespace {
+
+struct Work {
+  double cpu = 0;  // processors
+  double runs = 0, reads = 0, writes = 0;
+};
+constexpr Work kTrains{0.9, 400, 50, 2}, kWaits{0.001, 10, 0, 0}, kPolls{1, 12, 0, 0}, kComputes{1, 20, 0, 0};
+
+// A job whose readings are made up, and the decision about it.
+class Job {
+ public:
+  explicit Job(std::size_t ranks = 4, DecisionSettings settings = {}) : decision(settings), period_(settings.period) {
+    reading_.ranks = ranks;
+    for (std::size_t r = 0; r < ranks; ++r)
+      reading_.processes.push_back({.pid = static_cast<Pid>(100 + r), .start_ticks = 1, .rank = r});
+    decision.next(reading_);
+  }
+
+  Action step(const std::vector<Work>& of_ranks) {
+    reading_.at += period_;
+    for (std::size_t r = 0; r < of_ranks.size(); ++r) {
+      Counters& counters = reading_.processes[r].counters;
+      const double seconds = period_.count();
+      counters.cpu_ms += of_ranks[r].cpu * 1000 * seconds;
+      counters.runs += static_cast<std::int64_t>(of_ranks[r].runs * seconds);
+      counters.reads += static_cast<std::int64_t>(of_ranks[r].reads * seconds);
+      counters.writes += static_cast<std::int64_t>(of_ranks[r].writes * seconds);
+    }
+    return decision.next(reading_);
+  }
+  Action all(const Work& work) { return step(std::vector<Work>(reading_.ranks, work)); }
+
+  // The number of periods until something else than kNone; `most` if nothing comes.
+  int until(Action action, const std::vector<Work>& work, int most = 1000) {
+    for (int n = 1; n <= most; ++n)
+      if (const Action done = step(work); done != Action::kNone) return done == action ? n : -n;
+    return most;
+  }
+  int until(Action action, const Work& work, int most = 1000) {
+    return until(action, std::vector<Work>(reading_.ranks, work), most);
+  }
+  void train(int periods = 20) {
+    for (int n = 0; n < periods; ++n) REQUIRE(all(kTrains) == Action::kNone);
+  }
+  void end(std::size_t rank) { reading_.processes[rank].ended = true; }
+
+  Decision decision;
+
+ private:
+  Seconds period_;
+  Reading reading_;
+};
+
+TEST_CASE("a job that trains is not looked at") {
+  Job job;
+  job.train(2000);
+  CHECK_FALSE(job.decision.is_suspicious());
+}
+
+TEST_CASE("a job that stands is noticed within two periods, whether its ranks sleep or poll") {
+  for (const Work& hangs : {kWaits, kPolls}) {
+    Job job;
+    job.train();
+    CHECK(job.until(Action::kLightLook, hangs) <= 3);  // it hangs within the first of these periods
+    CHECK(job.decision.looked(Seen::kStands) == Action::kFullLooks);
+    CHECK(job.decision.is_hung());
+  }
+}
+
+TEST_CASE("the last look comes once, before the timeout") {
+  Job job(4, {.period = Seconds(5), .timeout = Seconds(600)});
+  job.train();
+  const int first = job.until(Action::kLightLook, kWaits);
+  job.decision.looked(Seen::kStands);
+  const int second = job.until(Action::kBeforeTimeout, kWaits);
+  CHECK((first + second) * 5 < 600);
+  CHECK((first + second) * 5 >= 550);
+  CHECK(job.until(Action::kNone, kWaits, 200) == 200);
+}
+
+TEST_CASE("a timeout of a minute leaves time for all of it") {
+  Job job(2, {.period = Seconds(2), .timeout = Seconds(60)});
+  job.train();
+  const int first = job.until(Action::kLightLook, kPolls);
+  CHECK(first * 2 <= 6);
+  job.decision.looked(Seen::kStands);
+  CHECK((first + job.until(Action::kBeforeTimeout, kPolls)) * 2 <= 50);
+}
+
+TEST_CASE("looks that find a job healthy become rarer") {
+  Job job;
+  job.train();
+  int last = job.until(Action::kLightLook, kWaits);
+  CHECK(job.decision.looked(Seen::kHealthy) == Action::kNone);
+  for (int n = 0; n < 4; ++n) {
+    const int next = job.until(Action::kLightLook, kWaits);
+    CHECK(next > last);
+    job.decision.looked(Seen::kHealthy);
+    last = next;
+  }
+  for (int n = 0; n < 10; ++n) {  // but not rarer than the timeout allows
+    CHECK(job.until(Action::kLightLook, kWaits) * 5 <= 300);
+    job.decision.looked(Seen::kHealthy);
+  }
+}
+
+TEST_CASE("a pause that the job has made before is no hang") {
+  Job job;
+  job.train();
+  CHECK(job.until(Action::kLightLook, kWaits) == 2);
+  job.decision.looked(Seen::kHealthy);
+  for (int n = 0; n < 3; ++n) job.all(kWaits);
+  job.train();
+  for (int n = 0; n < 5; ++n) CHECK(job.all(kWaits) == Action::kNone);
+  job.train();
+  CHECK(job.until(Action::kLightLook, kWaits) > 5);
+}
+
+TEST_CASE("one rank that moves data keeps the job from standing") {
+  Job job;
+  job.train();
+  CHECK(job.until(Action::kNone, {kTrains, kWaits, kWaits, kWaits}, 500) == 500);
+}
+
+TEST_CASE("one rank that computes while the others wait has longer, and then is looked at") {
+  Job job;
+  job.train();
+  const int periods = job.until(Action::kLightLook, {kComputes, kWaits, kWaits, kWaits});
+  // With reads and writes to compare, a rank that only computes spins: all of it stands.
+  CHECK(periods <= 3);
+  Job computing;
+  for (int n = 0; n < 20; ++n) REQUIRE(computing.all(kComputes) == Action::kNone);
+  const int longer = computing.until(Action::kLightLook, {kComputes, kWaits, kWaits, kWaits});
+  CHECK(longer * 5 >= 150);
+  CHECK(longer * 5 <= 300);
+  CHECK(computing.decision.looked(Seen::kUndecided) == Action::kNone);
+}
+
+TEST_CASE("a job of which the counters say nothing is looked at before its timeout") {
+  Job job;
+  const int first = job.until(Action::kLightLook, kComputes);
+  CHECK(first * 5 >= 150);
+  job.decision.looked(Seen::kHealthy);
+  for (int n = 0; n < 5; ++n) {
+    CHECK(job.until(Action::kLightLook, kComputes) * 5 <= 300);
+    job.decision.looked(Seen::kHealthy);
+  }
+}
+
+TEST_CASE("a job that stands from its beginning is looked at after a minute") {
+  Job job;
+  const int periods = job.until(Action::kLightLook, kWaits);
+  CHECK(periods * 5 >= 60);
+  CHECK(periods * 5 <= 70);
+  CHECK(job.decision.looked(Seen::kUndecided) == Action::kFullLooks);
+}
+
+TEST_CASE("after a hang the job is watched again") {
+  Job job;
+  job.train();
+  job.until(Action::kLightLook, kWaits);
+  job.decision.looked(Seen::kStands);
+  job.train();
+  CHECK_FALSE(job.decision.is_hung());
+  CHECK(job.until(Action::kLightLook, kWaits) <= 10);
+}
+
+TEST_CASE("a rank that ends is told once, and the end of all of them") {
+  Job job(3);
+  job.train();
+  job.end(1);
+  CHECK(job.all(kTrains) == Action::kRankEnded);
+  CHECK(job.all(kTrains) == Action::kNone);
+  job.end(0);
+  job.end(2);
+  CHECK(job.all(kTrains) == Action::kAllEnded);
+}
+
+TEST_CASE("an end that is known before the next reading is told once") {
+  Job job(2);
+  job.train();
+  CHECK(job.decision.ended(1) == Action::kRankEnded);
+  CHECK(job.decision.ended(1) == Action::kNone);
+  CHECK(job.decision.ended(7) == Action::kNone);
+  job.end(1);
+  CHECK(job.all(kTrains) == Action::kNone);
+  CHECK(job.decision.ended(0) == Action::kAllEnded);
+}
+
+TEST_CASE("full looks that find the job healthy end the suspicion") {
+  Job job;
+  job.train();
+  const int first = job.until(Action::kLightLook, kWaits);
+  CHECK(job.decision.looked(Seen::kStands) == Action::kFullLooks);
+  CHECK(job.decision.looked(Seen::kHealthy) == Action::kNone);
+  CHECK_FALSE(job.decision.is_hung());
+  CHECK(job.until(Action::kLightLook, kWaits) > first);
+}
+
+TEST_CASE("ranks that come later are ranks of the job") {
+  Decision decision({});
+  Reading reading{Seconds(0), 1, {{.pid = 1, .start_ticks = 1, .rank = 0}}};
+  decision.next(reading);
+  reading.at = Seconds(5);
+  reading.ranks = 2;
+  reading.processes.push_back({.pid = 2, .start_ticks = 3, .rank = 1});
+  CHECK(decision.next(reading) == Action::kNone);
+  reading.at = Seconds(10);
+  reading.processes[1].ended = true;
+  CHECK(decision.next(reading) == Action::kRankEnded);
+}
+
+}  // namespace
+}  // namespace rankstacks::watch

@@ -1,0 +1,57 @@
+#include "watch/rhythm.h"
+
+#include <catch2/catch.hpp>
+
+namespace rankstacks::watch {
+namespace {
+
+constexpr Rates kTrains{.cpu = 0.9, .runs = 400, .reads = 50, .writes = 2, .bytes = 1e4};
+constexpr Rates kWaits{.cpu = 0.001, .runs = 10};
+constexpr Rates kPolls{.cpu = 1, .runs = 12};
+
+Rhythm learned(const Rates& rates) {
+  Rhythm rhythm;
+  for (std::size_t i = 0; i < Rhythm::kLeast; ++i) rhythm.learn(rates);
+  return rhythm;
+}
+
+TEST_CASE("a rank that does what it usually does moves") {
+  CHECK(learned(kTrains).activity(kTrains) == Activity::kMoves);
+  CHECK(learned(kTrains).activity({.cpu = 0.5, .runs = 200, .reads = 25, .writes = 1}) == Activity::kMoves);
+}
+
+TEST_CASE("a wait without processor time stands, a wait that polls spins") {
+  CHECK(learned(kTrains).activity(kWaits) == Activity::kStands);
+  CHECK(learned(kTrains).activity(kPolls) == Activity::kSpins);
+}
+
+TEST_CASE("processor time alone, where there is nothing to compare, is unclear") {
+  const Rates computes{.cpu = 1, .runs = 20};
+  CHECK(learned(computes).activity(computes) == Activity::kUnclear);
+  CHECK(learned(computes).activity(kWaits) == Activity::kStands);
+  CHECK(Rhythm().activity(kTrains) == Activity::kUnclear);
+  CHECK(Rhythm().activity(kWaits) == Activity::kStands);
+}
+
+TEST_CASE("a rank that moves much data is at work, whatever is usual") {
+  CHECK(learned(kTrains).activity({.cpu = 0.01, .runs = 3, .writes = 0.1, .bytes = 5e7}) == Activity::kMoves);
+}
+
+TEST_CASE("the newest periods tell what is usual") {
+  Rhythm rhythm = learned({.cpu = 1, .runs = 5000, .reads = 4000});
+  const Rates evaluates{.cpu = 1, .runs = 100, .reads = 40};
+  CHECK(rhythm.activity(evaluates) == Activity::kSpins);
+  for (std::size_t i = 0; i < Rhythm::kMost; ++i) rhythm.learn(evaluates);
+  CHECK(rhythm.activity(evaluates) == Activity::kMoves);
+}
+
+TEST_CASE("a job moves as long as one of its ranks does") {
+  using A = Activity;
+  CHECK(standing_of({A::kStands, A::kMoves}) == Standing::kMoving);
+  CHECK(standing_of({A::kStands, A::kSpins}) == Standing::kAll);
+  CHECK(standing_of({A::kStands, A::kUnclear}) == Standing::kPartly);
+  CHECK(standing_of({A::kUnclear, A::kUnclear, A::kStands}) == Standing::kUnclear);
+}
+
+}  // namespace
+}  // namespace rankstacks::watch
