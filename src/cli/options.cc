@@ -34,6 +34,7 @@ Examples:
   rankstacks doctor                                   what would stop it from working here, and what mends that
   rankstacks job --hosts 'node-[1-64]'                the job on these nodes, by clush, pdsh or ssh
   rankstacks capture --job -o hang.tar.zst            small cores of the job, for gdb, for this tool elsewhere
+  rankstacks dump --pid 4711 --native                 what a watchdog calls instead of py-spy dump
   rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
@@ -146,7 +147,8 @@ class CommandLine {
     add_rules();
     add_job_command();
     add_capture();
-    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_})
+    add_dump();
+    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_, dump_})
       command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
                                 "show the version and exit");
   }
@@ -160,7 +162,7 @@ class CommandLine {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
       return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor, "
-                                   "rules, job or capture\nhint: rankstacks --help\n",
+                                   "rules, job, capture or dump\nhint: rankstacks --help\n",
                                    report::sanitize(argv[1])),
                        2};
     std::ostringstream out, err;
@@ -171,6 +173,7 @@ class CommandLine {
       if (doctor_->parsed()) take_pids_of_doctor();
       if (diff_->parsed()) take_diff();
       if (job_command_->parsed()) options_.job = job_.take();
+      if (dump_->parsed()) options_.dump = dump_command_.take();
       take_file_ranks();
       take_flight_recorder();
       take_redaction();
@@ -352,6 +355,13 @@ class CommandLine {
         "--gpu", options_.gpu.sessions,
         "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about "
         "a second; drivers before 590 keep some memory loaded for it");
+  }
+
+  void add_dump() {
+    dump_ = app_.add_subcommand(
+        "dump",
+        "what watchdogs call: takes the options of py-spy dump and prints its form, and looks at the whole job");
+    dump_command_.add_to(*dump_);
   }
 
   // Of the tool that `rankstacks job` starts on a node.
@@ -569,6 +579,7 @@ class CommandLine {
                        : diff_->parsed()        ? Options::Command::kDiff
                        : job_command_->parsed() ? Options::Command::kJob
                        : capture_->parsed()     ? Options::Command::kCapture
+                       : dump_->parsed()        ? Options::Command::kDump
                                                 : Options::Command::kAttach;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
@@ -609,7 +620,7 @@ class CommandLine {
       "of all ranks,\n"
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *diff_ = nullptr, *doctor_ = nullptr,
-           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr;
+           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr, *dump_ = nullptr;
   LiveOptions attach_live_, capture_live_;
   CLI::Option *doctor_job_ = nullptr, *doctor_pids_ = nullptr;
 
@@ -620,6 +631,7 @@ class CommandLine {
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();
   JobCommand job_;
+  DumpCommand dump_command_;
   std::vector<std::string> pid_words_;
   std::string job_name_, gpu_core_, memory_, diff_old_, diff_new_;
   int gpu_core_limit_ = 1024;

@@ -10,6 +10,7 @@
 
 #include "capture/capture_job.h"
 #include "capture/gpu_sessions.h"
+#include "cli/dump_options.h"
 #include "cli/job_options.h"
 
 namespace CLI {
@@ -24,7 +25,17 @@ enum class Color { kAuto, kAlways, kNever };
 using FileRanks = std::map<std::string, int>;  // by the path as it was given
 
 struct Options {
-  enum class Command { kAttach, kCore, kReport, kDiff, kDoctor, kRules, kJob, kCapture } command = Command::kAttach;
+  enum class Command {
+    kAttach,
+    kCore,
+    kReport,
+    kDiff,
+    kDoctor,
+    kRules,
+    kJob,
+    kCapture,
+    kDump
+  } command = Command::kAttach;
   std::vector<std::string> words;  // the command line as it was given, the program's name first
   capture::LiveRequest live;
   // --max-wait: how long to sample a job that only waits for GPUs, or loops.
@@ -45,6 +56,7 @@ struct Options {
   std::vector<std::string> rules;     // --rules: files, in the order in which they are asked
   JobOptions job;                     // of kJob
   bool with_symbols = false;          // of kCapture
+  DumpOptions dump;                   // of kDump
   bool for_node = false;              // --for-node: it is `rankstacks job` that reads the answer
   bool redact = false;                // --redact, or the format's default
   bool with_secrets = false;

@@ -17,6 +17,7 @@
 #include "cli/read_files_as_job.h"
 #include "cli/run_capture.h"
 #include "cli/run_diff.h"
+#include "cli/run_dump.h"
 #include "cli/run_job.h"
 #include "cli/sample_as_needed.h"
 #include "cli/saved_reports.h"
@@ -221,6 +222,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   if (options.command == Options::Command::kRules) return run_rules(options, out, err);
   enforce_memory_limit(options.capture.memory);
   if (options.command == Options::Command::kDiff) return run_diff(options, out, err);
+  if (options.command == Options::Command::kDump) return run_dump(options, out, err);
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
   int status = 2;

@@ -1,0 +1,301 @@
+#include "cli/run_dump.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <ostream>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "analyzers/reason.h"
+#include "base/sha256.h"
+#include "base/unattended.h"
+#include "capture/found_job.h"
+#include "cli/messages.h"
+#include "cli/sample_as_needed.h"
+#include "cli/shared_look.h"
+#include "redact/redact.h"
+#include "report/py_spy_form.h"
+#include "report/report.h"
+#include "report/sanitize.h"
+#include "report/text_summary.h"
+#include "target/proc.h"
+
+namespace rankstacks::cli {
+namespace {
+
+using Clock = Deadline::Clock;
+using Seconds = std::chrono::duration<double>;
+
+// Ends the tool at the deadline, whatever it waits for. The kernel then lets go of what is stopped.
+class EndsInTime {
+ public:
+  EndsInTime(const Deadline& deadline, const DumpOptions& options)
+      : thread_([this, deadline,
+                 message = fmt::format("rankstacks: pid {}: nothing was read within {:g} s\n", options.pid,
+                                       Seconds(options.within).count())] {
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, deadline.left(), [this] { return done_; })) return;
+          (void)!write(STDERR_FILENO, message.data(), message.size());
+          end_at_once(2);
+        }) {}
+  ~EndsInTime() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  EndsInTime(const EndsInTime&) = delete;
+  EndsInTime& operator=(const EndsInTime&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+// The job is known by its ranks: the same for each of them, and no other job's, as no two processes of a boot have one
+// pid and one start.
+std::string key_of(const std::vector<capture::FoundProcess>& processes) {
+  std::string ranks;
+  for (const capture::FoundProcess& process : processes)
+    if (process.kind == RankKind::kRank) ranks += fmt::format("{}:{} ", process.pid, process.start_ticks);
+  std::string key;
+  constexpr std::size_t kBytes = 8;
+  const Sha256 hash = sha256(ranks);
+  for (std::size_t i = 0; i < kBytes; ++i) key += fmt::format("{:02x}", hash[i]);
+  return key;
+}
+
+// `options` for a look that is to be done by the deadline; what does not answer gets a part of the time only.
+Options in_time(const Options& options, const Deadline& deadline) {
+  constexpr Seconds kForSamples{2.5}, kForOneSample{0.5};
+  Options bounded = options;
+  const Seconds left = std::min<Seconds>(deadline.left(), Seconds(options.dump.within));
+  bounded.capture.timeout = std::chrono::duration_cast<Clock::duration>(left * 0.6);
+  if (left < kForOneSample) bounded.live.samples = 1;
+  if (left < kForSamples) bounded.live.interval = std::chrono::duration_cast<Clock::duration>(left / 8);
+  return bounded;
+}
+
+Look without_secrets(JobSnapshot job) {
+  analyzers::Analysis analysis = analyzers::analyze(job);
+  redact::Redacted shown = redact::redact(std::move(job), std::move(analysis), {.names = false, .secrets = true});
+  return {std::move(shown.job), std::move(shown.analysis), ""};
+}
+
+Look look_now(const Options& options) {
+  std::optional<analyzers::Analysis> unused;
+  auto sampled = sample_as_needed(options, unused);
+  return without_secrets(sampled ? std::move(*sampled) : JobSnapshot());
+}
+
+// The descendants of a process, parents first.
+std::vector<std::pair<Pid, Pid>> descendants_of(Pid pid) {
+  const capture::ProcessTable table = capture::ProcessTable::scan();
+  std::vector<std::pair<Pid, Pid>> found;  // with their parents
+  std::set<Pid> met = {pid};
+  std::vector<Pid> parents = {pid};
+  while (!parents.empty()) {
+    const Pid parent = parents.back();
+    parents.pop_back();
+    const auto& children = table.children(parent);
+    for (auto child = children.rbegin(); child != children.rend(); ++child)
+      if (*child != getpid() && met.insert(*child).second) parents.push_back(*child);
+    if (parent != pid) {
+      const capture::ProcessEntry* entry = table.find(parent);
+      found.emplace_back(parent, entry == nullptr ? 0 : entry->parent);
+    }
+  }
+  return found;
+}
+
+const RankSnapshot* rank_with(const JobSnapshot& job, Pid pid) {
+  const auto found = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& rank) {
+    return rank.pid == pid && rank.source == Source::kLive;
+  });
+  return found == job.ranks.end() ? nullptr : &*found;
+}
+
+// What py-spy shows of a path: the part below the outermost directory that is a Python package. The file systems are
+// asked for all of them at once, and not waited for.
+std::map<std::string, std::string> short_names(std::vector<std::string> files, Pid pid, Clock::duration limit) {
+  constexpr std::size_t kMostFiles = 4096;
+  constexpr int kDeepest = 64;
+  if (files.size() > kMostFiles) files.resize(kMostFiles);
+  auto found = unattended<std::map<std::string, std::string>>(
+      [files, pid] {
+        const std::string root = pid == 0 ? std::string() : fmt::format("/proc/{}/root", pid);
+        std::map<std::string, std::string> names;
+        for (const std::string& file : files) {
+          std::size_t end = file.rfind('/');
+          for (int depth = 0; end != std::string::npos && end > 0 && depth < kDeepest; ++depth) {
+            if (file.front() != '/' || access((root + file.substr(0, end) + "/__init__.py").c_str(), F_OK) != 0) break;
+            end = file.rfind('/', end - 1);
+          }
+          names[file] = end == std::string::npos ? file : file.substr(end + 1);
+        }
+        return names;
+      },
+      limit);
+  return found ? std::move(*found) : std::map<std::string, std::string>();
+}
+
+report::PySpyForm form_of(const Options& options, const JobSnapshot& job, const RankSnapshot& rank,
+                          Clock::duration limit) {
+  report::PySpyForm form{.native = options.dump.native, .locals = options.dump.locals > 0};
+  if (options.dump.full_filenames) return form;
+  const Pid pid = rank.source == Source::kLive ? rank.pid : 0;
+  auto names = std::make_shared<std::map<std::string, std::string>>(short_names(files_of(job, rank, form), pid, limit));
+  form.short_name = [names](const std::string& file) {
+    const auto known = names->find(file);
+    return known != names->end() ? known->second : file.substr(file.rfind('/') + 1);
+  };
+  return form;
+}
+
+int status_of(const RankSnapshot& rank) {
+  return rank.status == Status::kFailed ? 2 : rank.status == Status::kPartial ? 1 : 0;
+}
+
+// The ranks' job, or the process by itself if it has none.
+capture::LiveRequest request_of(const Options& options, const capture::FoundJob& found) {
+  capture::LiveRequest request = options.live;
+  if (found.not_chosen) request.pids = {options.dump.pid};
+  else request.job = capture::JobChoice::of_process(options.dump.pid);
+  return request;
+}
+
+Result<Look> look_at_job(const Options& options, const Deadline& deadline, std::ostream& err) {
+  capture::LiveRequest request = options.live;
+  request.job = capture::JobChoice::of_process(options.dump.pid);
+  capture::FoundJob found = capture::find_job(request, in_time(options, deadline).capture.timeout);
+  if (found.not_chosen) {
+    const auto stat = target::proc::stat_of(options.dump.pid);
+    if (!stat)
+      return fail({.code = ErrorCode::kNotFound,
+                   .subject = fmt::format("pid {}", options.dump.pid),
+                   .what = "no such process"});
+    found.processes = {{.pid = options.dump.pid, .start_ticks = stat->start_ticks}};
+  }
+  const auto look = [&] {
+    Options bounded = in_time(options, deadline);
+    bounded.live = request_of(bounded, found);
+    return look_now(bounded);
+  };
+  const auto directory = PrivateDirectory::of_user();
+  if (directory) return look_together(*directory, key_of(found.processes), deadline, look);
+  print_error(err, report::sanitize(directory.error().message()) + ": the report is not kept", directory.error().hint);
+  return look();
+}
+
+// Processes that no rank of the job has as a child, such as a launcher, are looked at by themselves.
+Look look_alone(const Options& options, std::vector<Pid> pids, const Deadline& deadline) {
+  Options bounded = in_time(options, deadline);
+  bounded.live.pids = std::move(pids);
+  bounded.live.alone = true;
+  bounded.live.samples = 1;
+  return look_now(bounded);
+}
+
+void tell_verdict(const Options& options, const Look& look, std::string& text, std::ostream& err) {
+  std::string lines =
+      fmt::format("rankstacks: {}\n  verdict: {}: {}\n", report::sanitize(report::totals(look.job)),
+                  analyzers::to_string(look.analysis.verdict.status), report::sanitize(look.analysis.verdict.summary));
+  if (!look.path.empty()) lines += fmt::format("  report: {}\n", report::sanitize(look.path));
+  if (options.dump.json) err << lines;
+  else text += '\n' + lines;
+  if (look.not_written != 0)
+    print_error(err, std::string("the report cannot be written: ") + std::strerror(look.not_written), "");
+}
+
+// The process and, with --subprocesses, its descendants, as far as they were read.
+struct Shown {
+  const JobSnapshot* job = nullptr;
+  const RankSnapshot* rank = nullptr;
+  Pid parent = 0;  // 0: the process that was asked for
+};
+
+std::string text_of(const Options& options, const std::vector<Shown>& shown, Clock::duration limit) {
+  constexpr int kWidth = 80;
+  std::string text;
+  for (const Shown& one : shown) {
+    const report::PySpyForm form = form_of(options, *one.job, *one.rank, limit);
+    // As py-spy does it: --subprocesses has no effect on JSON.
+    if (options.dump.json) return report::py_spy_json(*one.job, *one.rank, form);
+    if (one.parent != 0) text += fmt::format("\n{:->{}}\n", "", kWidth);
+    const auto parent =
+        std::find_if(shown.begin(), shown.end(), [&](const Shown& other) { return other.rank->pid == one.parent; });
+    text += report::py_spy_text(*one.job, *one.rank, form, parent == shown.end() ? nullptr : parent->rank);
+  }
+  return text;
+}
+
+int dump_process(const Options& options, const Deadline& deadline, std::ostream& out, std::ostream& err) {
+  const auto look = look_at_job(options, deadline, err);
+  if (!look) {
+    print_error(err, report::sanitize(look.error().message()), look.error().hint);
+    return 2;
+  }
+  std::vector<std::pair<Pid, Pid>> wanted = {{options.dump.pid, 0}};
+  if (options.dump.subprocesses) {
+    const auto descendants = descendants_of(options.dump.pid);
+    wanted.insert(wanted.end(), descendants.begin(), descendants.end());
+  }
+  std::vector<Pid> others;
+  for (const auto& [pid, parent] : wanted)
+    if (rank_with(look->job, pid) == nullptr) others.push_back(pid);
+  const Look alone = others.empty() ? Look() : look_alone(options, others, deadline);
+  report_problems(look->job, err);
+  if (!others.empty()) report_problems(alone.job, err);
+  std::vector<Shown> shown;
+  int status = 2;
+  for (const auto& [pid, parent] : wanted) {
+    const RankSnapshot* rank = rank_with(look->job, pid);
+    const JobSnapshot* job = rank != nullptr ? &look->job : &alone.job;
+    if (rank == nullptr) rank = rank_with(alone.job, pid);
+    const int of_rank = rank == nullptr ? 2 : status_of(*rank);
+    if (parent == 0) status = of_rank;
+    if (status == 2) return 2;  // not even the process that was asked for
+    status = std::max(status, std::min(of_rank, 1));
+    if (of_rank != 2) shown.push_back({job, rank, parent});
+  }
+  std::string text = text_of(options, shown, std::min<Clock::duration>(deadline.left() / 2, kMinTimeout));
+  tell_verdict(options, *look, text, err);
+  return write_report(options, text, out, err) ? status : 2;
+}
+
+int dump_core(const Options& options, std::ostream& out, std::ostream& err) {
+  const Look look = without_secrets(capture::capture_cores({options.dump.core}, options.core, options.capture));
+  std::vector<Shown> shown;
+  for (const RankSnapshot& rank : look.job.ranks)
+    if (rank.status != Status::kFailed) shown.push_back({&look.job, &rank, 0});
+  const int status = report_problems(look.job, err);
+  if (shown.empty()) return 2;
+  return write_report(options, text_of(options, shown, kMinTimeout), out, err) ? status : 2;
+}
+
+}  // namespace
+
+int run_dump(const Options& options, std::ostream& out, std::ostream& err) {
+  Options asked = options;
+  asked.live.without_tools = true;
+  const Deadline deadline = Deadline::after(options.dump.within);
+  const EndsInTime ends(deadline, options.dump);
+  if (!options.dump.core.empty()) {
+    return dump_core(in_time(asked, deadline), out, err);
+  }
+  if (options.dump.nonblocking)
+    print_error(err, "--nonblocking: the processes are stopped for milliseconds all the same", "");
+  return dump_process(asked, deadline, out, err);
+}
+
+}  // namespace rankstacks::cli
