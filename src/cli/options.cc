@@ -35,6 +35,7 @@ Examples:
   rankstacks job --hosts 'node-[1-64]'                the job on these nodes, by clush, pdsh or ssh
   rankstacks capture --job -o hang.tar.zst            small cores of the job, for gdb, for this tool elsewhere
   rankstacks dump --pid 4711 --native                 what a watchdog calls instead of py-spy dump
+  rankstacks watch --job --on-hang /var/log/hangs     wait for a hang, and write the report before the job is ended
   rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
@@ -148,7 +149,9 @@ class CommandLine {
     add_job_command();
     add_capture();
     add_dump();
-    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_, dump_})
+    add_watch();
+    for (CLI::App* command :
+         {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_, dump_, watch_})
       command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
                                 "show the version and exit");
   }
@@ -162,7 +165,7 @@ class CommandLine {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
       return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor, "
-                                   "rules, job, capture or dump\nhint: rankstacks --help\n",
+                                   "rules, job, capture, dump or watch\nhint: rankstacks --help\n",
                                    report::sanitize(argv[1])),
                        2};
     std::ostringstream out, err;
@@ -174,6 +177,7 @@ class CommandLine {
       if (diff_->parsed()) take_diff();
       if (job_command_->parsed()) options_.job = job_.take();
       if (dump_->parsed()) options_.dump = dump_command_.take();
+      if (watch_->parsed()) take_watch();
       take_file_ranks();
       take_flight_recorder();
       take_redaction();
@@ -364,6 +368,18 @@ class CommandLine {
     dump_command_.add_to(*dump_);
   }
 
+  void add_watch() {
+    watch_ = app_.add_subcommand(
+        "watch", "wait for a job to hang, and take the evidence before its watchdog ends it; costs next to nothing");
+    watch_pids_ =
+        watch_->add_option("--pids", pid_words_, "these processes; a launcher stands for its ranks")->type_name("PID");
+    watch_job_ = add_job(watch_);
+    watch_pids_->excludes(watch_job_);
+    watch_command_.add_to(*watch_);
+    add_rules_option(watch_);
+    add_memory(watch_);
+  }
+
   // Of the tool that `rankstacks job` starts on a node.
   void add_for_node(CLI::App* sub) { sub->add_flag("--for-node", options_.for_node)->group(""); }
 
@@ -514,6 +530,13 @@ class CommandLine {
     if (options_.paths.empty()) take_pids_of(capture_live_, "capture: one of --pids, --job and cores");
   }
 
+  void take_watch() {
+    options_.watch = watch_command_.take();
+    if (watch_job_->count() != 0) return take_job();
+    if (watch_pids_->count() == 0) throw CLI::RequiredError("watch: one of --pids and --job");
+    options_.live.pids = parse_pids(pid_words_);
+  }
+
   void take_pids_of_doctor() {
     const auto is_core = [](const std::string& word) {
       return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0;
@@ -580,6 +603,7 @@ class CommandLine {
                        : job_command_->parsed() ? Options::Command::kJob
                        : capture_->parsed()     ? Options::Command::kCapture
                        : dump_->parsed()        ? Options::Command::kDump
+                       : watch_->parsed()       ? Options::Command::kWatch
                                                 : Options::Command::kAttach;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
@@ -620,9 +644,9 @@ class CommandLine {
       "of all ranks,\n"
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *diff_ = nullptr, *doctor_ = nullptr,
-           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr, *dump_ = nullptr;
+           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr, *dump_ = nullptr, *watch_ = nullptr;
   LiveOptions attach_live_, capture_live_;
-  CLI::Option *doctor_job_ = nullptr, *doctor_pids_ = nullptr;
+  CLI::Option *doctor_job_ = nullptr, *doctor_pids_ = nullptr, *watch_job_ = nullptr, *watch_pids_ = nullptr;
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
@@ -632,6 +656,7 @@ class CommandLine {
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();
   JobCommand job_;
   DumpCommand dump_command_;
+  WatchCommand watch_command_;
   std::vector<std::string> pid_words_;
   std::string job_name_, gpu_core_, memory_, diff_old_, diff_new_;
   int gpu_core_limit_ = 1024;

@@ -12,6 +12,7 @@
 #include "capture/gpu_sessions.h"
 #include "cli/dump_options.h"
 #include "cli/job_options.h"
+#include "cli/watch_options.h"
 
 namespace CLI {
 class App;
@@ -34,7 +35,8 @@ struct Options {
     kRules,
     kJob,
     kCapture,
-    kDump
+    kDump,
+    kWatch
   } command = Command::kAttach;
   std::vector<std::string> words;  // the command line as it was given, the program's name first
   capture::LiveRequest live;
@@ -57,6 +59,7 @@ struct Options {
   JobOptions job;                     // of kJob
   bool with_symbols = false;          // of kCapture
   DumpOptions dump;                   // of kDump
+  WatchOptions watch;                 // of kWatch
   bool for_node = false;              // --for-node: it is `rankstacks job` that reads the answer
   bool redact = false;                // --redact, or the format's default
   bool with_secrets = false;

@@ -19,6 +19,7 @@
 #include "cli/run_diff.h"
 #include "cli/run_dump.h"
 #include "cli/run_job.h"
+#include "cli/run_watch.h"
 #include "cli/sample_as_needed.h"
 #include "cli/saved_reports.h"
 #include "cli/terminal.h"
@@ -223,6 +224,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   enforce_memory_limit(options.capture.memory);
   if (options.command == Options::Command::kDiff) return run_diff(options, out, err);
   if (options.command == Options::Command::kDump) return run_dump(options, out, err);
+  if (options.command == Options::Command::kWatch) return run_watch(options, err);
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
   int status = 2;

@@ -1,0 +1,142 @@
+#include "cli/watch_looks.h"
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "capture/found_job.h"
+#include "cli/sample_as_needed.h"
+#include "known/timeouts.h"
+#include "redact/redact.h"
+#include "report/packed.h"
+#include "report/report.h"
+#include "target/proc.h"
+
+namespace rankstacks::cli {
+namespace {
+
+using analyzers::Reason;
+using analyzers::VerdictStatus;
+
+// NVIDIA's driver makes one device file for each GPU; a process without one open does not use NCCL.
+bool uses_gpu(Pid pid) {
+  constexpr std::string_view kDevice = "/dev/nvidia";
+  for (const int descriptor : target::proc::descriptors_of(pid)) {
+    const auto file = target::proc::read_link(fmt::format("/proc/{}/fd/{}", pid, descriptor));
+    if (file && file->starts_with(kDevice) && file->size() > kDevice.size() &&
+        std::isdigit(file->at(kDevice.size())) != 0)
+      return true;
+  }
+  return false;
+}
+
+// One line for each rank, then one for the timeout; the other end is this same program.
+std::string find_ranks_here(const Options& options) {
+  const capture::FoundJob job = capture::find_job(options.live, std::chrono::seconds(5));
+  if (job.not_chosen && job.not_chosen->why == capture::WhyNoJob::kSeveral) return "several\n";
+  std::string lines;
+  std::optional<known::JobTimeout> shortest;
+  for (const capture::FoundProcess& process : job.processes) {
+    if (process.kind != RankKind::kRank || process.start_ticks == 0) continue;  // 0: there is no such process
+    lines += fmt::format("rank {} {}\n", process.pid, process.start_ticks);
+    const known::JobTimeout timeout = known::job_timeout(process.environment, process.command, uses_gpu(process.pid));
+    if (!shortest || timeout.limit < shortest->limit) shortest = timeout;
+  }
+  if (shortest)
+    lines += fmt::format("timeout {} {}\n", shortest->limit.count(),
+                         shortest->name.empty() ? shortest->source : shortest->name);
+  return lines;
+}
+
+// A suspect that gets on with something that takes long by its nature is at work.
+bool is_at_work(const JobSnapshot& job, const analyzers::Analysis& analysis, const analyzers::Suspect& suspect) {
+  if (suspect.rank >= job.ranks.size()) return false;
+  switch (suspect.reason) {
+    case Reason::kCheckpointIo:
+    case Reason::kFileIo:
+    case Reason::kCompiling:
+    case Reason::kDataLoading:
+    case Reason::kGarbageCollection: break;
+    default: return false;
+  }
+  const auto& activity = analysis.activities[suspect.rank];
+  return activity && activity->moves.value_or(false);
+}
+
+watch::Seen seen_of(const JobSnapshot& job, const analyzers::Analysis& analysis) {
+  switch (analysis.verdict.status) {
+    case VerdictStatus::kHealthy: return watch::Seen::kHealthy;
+    case VerdictStatus::kUndecided: return watch::Seen::kUndecided;
+    default: break;
+  }
+  const auto& suspects = analysis.verdict.suspects;
+  const bool all_work = !suspects.empty() && std::all_of(suspects.begin(), suspects.end(), [&](const auto& suspect) {
+    return is_at_work(job, analysis, suspect);
+  });
+  return all_work ? watch::Seen::kHealthy : watch::Seen::kStands;
+}
+
+// The text first: where there is no room for both, it is the smaller one.
+int write_reports(const watch::ReportStore& store, const std::string& name, JobSnapshot job,
+                  analyzers::Analysis analysis) {
+  const redact::Redacted shown = redact::redact(std::move(job), std::move(analysis), {.names = false, .secrets = true});
+  if (const int why = store.write(name + ".txt", report::text_report(shown.job, shown.analysis, {})); why != 0)
+    return why;
+  const auto packed = report::pack(report::json_report(shown.job, shown.analysis), report::Packing::kZstd, name);
+  return packed ? store.write(name + ".json.zst", *packed) : ENOMEM;
+}
+
+std::string look_here(const Options& options, LookKind kind, const watch::ReportStore& store, const std::string& name,
+                      bool unless_healthy) {
+  Options asked = options;
+  asked.samples_as_needed = kind == LookKind::kFull;
+  if (kind == LookKind::kLight) asked.live.samples = 2;
+  std::optional<analyzers::Analysis> analyzed;
+  auto sampled = sample_as_needed(asked, analyzed);
+  LookResult result;
+  if (sampled && !sampled->ranks.empty()) {
+    JobSnapshot& job = *sampled;
+    analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(job);
+    result.seen = seen_of(job, analysis);
+    result.verdict = analysis.verdict.status;
+    for (const RankSnapshot& rank : job.ranks)
+      result.ranks += rank.kind == RankKind::kRank && rank.status != Status::kFailed;
+    if (kind != LookKind::kLight && result.ranks > 0 && !(unless_healthy && result.seen == watch::Seen::kHealthy))
+      result.not_written = write_reports(store, name, std::move(job), std::move(analysis));
+  }
+  static_assert(std::is_trivially_copyable_v<LookResult>);
+  std::string bytes(sizeof result, '\0');
+  std::memcpy(bytes.data(), &result, sizeof result);
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<FoundRanks> find_ranks(const Options& options, const WorkLimit& limit) {
+  const auto lines = do_forked([&] { return find_ranks_here(options); }, limit);
+  if (!lines) return std::nullopt;
+  FoundRanks found;
+  std::istringstream in(*lines);
+  for (std::string word; in >> word;) {
+    if (word == "several") found.several_jobs = true;
+    watch::WatchedProcess rank;
+    if (word == "rank" && in >> rank.pid >> rank.start_ticks) found.ranks.push_back(rank);
+    long seconds = 0;
+    if (word == "timeout" && in >> seconds && std::getline(in >> std::ws, found.timeout_from))
+      found.timeout = std::chrono::seconds(seconds);
+  }
+  return found;
+}
+
+std::optional<LookResult> look_at_ranks(const Options& options, LookKind kind, const watch::ReportStore& store,
+                                        const std::string& name, bool unless_healthy, const WorkLimit& limit) {
+  const auto bytes = do_forked([&] { return look_here(options, kind, store, name, unless_healthy); }, limit);
+  LookResult result;
+  if (!bytes || bytes->size() != sizeof result) return std::nullopt;
+  std::memcpy(&result, bytes->data(), sizeof result);
+  return result;
+}
+
+}  // namespace rankstacks::cli
