@@ -68,7 +68,7 @@ ThreadChange thread_change(const Sides& sides, const ProcessPair& process, const
   }
   if (same_place) change.counters = changed_counters(old, now);
   if (!same_place) change.moved_by = MovedBy::kPlace;
-  else if (!change.counters.empty() && (seconds <= 0 || analyzers::counted_on(old, now, seconds)))
+  else if (!change.counters.empty() && (seconds <= 0 || analyzers::a_counter_changed(old, now, seconds)))
     change.moved_by = MovedBy::kCounter;
   else if (moved_between_samples(before) || moved_between_samples(after)) change.moved_by = MovedBy::kSamples;
   change.movement = change.moved_by                            ? Movement::kMoved
