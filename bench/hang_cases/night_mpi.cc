@@ -23,9 +23,7 @@ namespace {
 constexpr int kGoodSteps = 3, kResult = 2;
 int rank_here, size_here;
 
-std::string in_directory(const char* name) {
-  return std::string(getenv("HANGS_DIRECTORY")) + "/" + name;
-}
+std::string in_directory(const char* name) { return std::string(getenv("HANGS_DIRECTORY")) + "/" + name; }
 
 void announce(const char* how) {
   const std::string path = in_directory(("at." + std::to_string(rank_here)).c_str());
@@ -33,9 +31,7 @@ void announce(const char* how) {
   rename((path + ".new").c_str(), path.c_str());
 }
 
-bool is_odd() {
-  return atoi(getenv("HANGS_ODD")) == rank_here;
-}
+bool is_odd() { return atoi(getenv("HANGS_ODD")) == rank_here; }
 
 void sum_up() {
   double value = 1, sum = 0;

@@ -1,5 +1,5 @@
-// A process of a job in C++ without a library for communication: its processes meet at a barrier in shared memory.  night_shm CASE RANK
-// Held out: written without a look at the rules of the tool (docs/benchmark.md).
+// A process of a job in C++ without a library for communication: its processes meet at a barrier in shared memory.
+// night_shm CASE RANK Held out: written without a look at the rules of the tool (docs/benchmark.md).
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,13 +18,11 @@ constexpr int kGoodSteps = 3;
 int rank_here;
 
 struct Shared {
-  int state;                    // 0: nobody prepares it, 1: somebody does, 2: it can be used
+  int state;  // 0: nobody prepares it, 1: somebody does, 2: it can be used
   pthread_barrier_t barrier;
 };
 
-std::string in_directory(const std::string& name) {
-  return std::string(getenv("HANGS_DIRECTORY")) + "/" + name;
-}
+std::string in_directory(const std::string& name) { return std::string(getenv("HANGS_DIRECTORY")) + "/" + name; }
 
 void announce(const char* how) {
   const std::string path = in_directory("at." + std::to_string(rank_here));
