@@ -297,6 +297,12 @@ class ThreadBuilder {
       if (info.state != 'Z' && info.state != 'X') worsen(snapshot_, Status::kPartial);
     }
     if (!stack.note.empty()) troubles_.add(stack.note, info.tid);
+    if (stack.end == StackEnd::kRegistersUnknown) {
+      troubles_.add(
+          "its callers are missing: to find them needs registers that the kernel tells only of a stopped thread",
+          info.tid);
+      worsen(snapshot_, Status::kPartial);
+    }
     // If a stack ends in a module whose file is missing, or was refused, its callers are missing; the problems of the
     // images say which file it is.
     if (snapshot_.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {

@@ -111,6 +111,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   snapshot.local_world_size = identity.local_world_size;
   snapshot.coordinates = coordinates_of(snapshot.command, core.environment(), snapshot.rank, snapshot.world_size);
   snapshot.problems = core.problems();
+  snapshot.method = ReadMethod::kCore;
   if (core.partial()) snapshot.status = Status::kPartial;
   // Its problems explain why; the other data has no stacks.
   if (core.threads().empty()) snapshot.status = Status::kFailed;

@@ -19,6 +19,7 @@
 #include "symbolizers/symbolizer.h"
 #include "target/core_target.h"
 #include "target/run_time.h"
+#include "target/stop_choice.h"
 
 namespace rankstacks::capture {
 
@@ -50,7 +51,8 @@ struct LiveRequest {
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);
   // Whether native threads that wake up often are glanced at between the samples (target/glances.h).
   bool glances = false;
-  gpu::NvmlRequest nvml;  // refers to a simulated machine in tests only
+  target::StopPolicy stop = target::StopPolicy::kAuto;  // --stop
+  gpu::NvmlRequest nvml;                                // refers to a simulated machine in tests only
 };
 
 // A job as it is listed where --job does not say which one is meant.

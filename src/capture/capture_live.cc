@@ -8,9 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "base/memory_limit.h"
 #include "base/unattended.h"
-#include "base/workers.h"
 #include "capture/capture_job.h"
 #include "capture/finish_job.h"
 #include "capture/flight_records.h"
@@ -19,12 +17,12 @@
 #include "capture/job_processes.h"
 #include "capture/kernel_kills.h"
 #include "capture/nccl_counts.h"
-#include "capture/no_suspension.h"
 #include "capture/other_ends.h"
 #include "capture/parallel_layout.h"
 #include "capture/prepare_targets.h"
 #include "capture/preparer.h"
 #include "capture/rank_versions.h"
+#include "capture/read_processes.h"
 #include "target/glances.h"
 #include "target/limited_target.h"
 #include "target/live_target.h"
@@ -45,58 +43,12 @@ std::string host_name() {
   return name;
 }
 
-// Returns false if the process could not be captured; the rank then has the reason.
-bool capture_one(RankStacks& rank, target::LiveTarget& target,
-                 const std::vector<python::RuntimeCandidate>& interpreters, const target::CopyLimits& limits) {
-  const auto copied = [&] {
-    read_syscalls(rank);
-    read_exceptions(rank);
-    read_abort_message(rank);
-    const auto until = target.stopped_until();
-    if (until) read_python(rank, interpreters, *until, "2 s of stopped time");
-    else read_python(rank, interpreters, Deadline::after(rank.time_left));
-    if (rank.recording)
-      rank.recording->read_more(target::LimitedTarget(target, until ? *until : Deadline::after(rank.time_left)));
-  };
-  const auto captured = target.capture(copied, limits);
-  RankSnapshot& snapshot = rank.snapshot;
-  snapshot.problems.insert(snapshot.problems.begin(), target.problems().begin(), target.problems().end());
-  if (!captured) {
-    fail_rank(rank, captured.error());
-    return false;
-  }
-  for (const Problem& cut : target.cuts()) {
-    snapshot.problems.push_back(cut);
-    snapshot.status = Status::kPartial;
-  }
-  snapshot.stopped_ms = target.stopped_ms();
-  // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
-  target::proc::Descriptors descriptors(target.pid());
-  for (auto& call : rank.syscalls)
-    if (call && call->fd) call->fd_target = descriptors.describe(*call->fd);
-  return true;
-}
-
-// Stops, copies and resumes all processes. Afterwards targets[i] is nullptr if that failed for process i; then the rank
-// has the reason.
-void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<target::LiveTarget*>& targets,
-                         const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
-                         std::size_t memory) {
-  const NoSuspension none_is_left_stopped;
-  const std::size_t copies = share_of_memory(memory, MemoryUse::kCopies);
-  const auto pool = std::make_shared<target::CopyPool>(copies / 2);
-  const target::CopyLimits limits = target::CopyLimits::share(copies, ranks.size(), pool);
-  run_on_fresh_threads(ranks.size(), [&](std::size_t i) {
-    if (targets[i] != nullptr && !capture_one(ranks[i], *targets[i], *interpreters[i], limits)) targets[i] = nullptr;
-  });
-}
-
 // Releases the copies of processes that have been unwound. A process whose unwinding was given up belongs to the worker
 // that may still be unwinding it.
-void forget_copies(const std::vector<RankStacks>& ranks, std::vector<target::LiveTarget*>& targets) {
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (ranks[i].target == nullptr) targets[i] = nullptr;
-    if (targets[i] != nullptr) targets[i]->forget_copy();
+void forget_copies(LiveRanks& live) {
+  for (std::size_t i = 0; i < live.targets.size(); ++i) {
+    if (live.ranks[i].target == nullptr) live.targets[i] = nullptr;
+    if (live.targets[i] != nullptr) live.targets[i]->forget_copy();
   }
 }
 
@@ -105,8 +57,8 @@ class LaterSamples {
  public:
   LaterSamples(const std::vector<target::LiveTarget*>& first,
                const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
-               const target::LiveImages& images, const CaptureOptions& options, bool glances)
-      : images_(images), options_(options), with_glances_(glances) {
+               const target::LiveImages& images, const CaptureOptions& options, ProcessReader& reader, bool glances)
+      : images_(images), options_(options), reader_(reader), with_glances_(glances) {
     for (std::size_t i = 0; i < first.size(); ++i)
       if (first[i] != nullptr && !first[i]->does_not_answer())
         processes_.push_back({first[i]->pid(), first[i]->start_ticks(), interpreters[i]});
@@ -132,25 +84,24 @@ class LaterSamples {
       time.cpu_ms += now->second.cpu_ms - then.cpu_ms;
       time.runs += now->second.runs - then.runs;
     }
-    std::vector<RankStacks> ranks(processes_.size());
-    std::vector<target::LiveTarget*> targets(processes_.size());
-    std::vector<const std::vector<python::RuntimeCandidate>*> interpreters(processes_.size());
+    LiveRanks sample(processes_.size());
     auto prepared = prepare_again();
     for (std::size_t i = 0; i < processes_.size(); ++i) {
-      ranks[i].time_left = options_.timeout;
-      ranks[i].snapshot.pid = processes_[i].pid;
+      sample.ranks[i].time_left = options_.timeout;
+      sample.ranks[i].snapshot.pid = processes_[i].pid;
       if (!prepared[i]) continue;
-      targets[i] = prepared[i].get();
-      interpreters[i] = processes_[i].interpreters;
-      ranks[i].target = std::move(prepared[i]);
+      sample.targets[i] = prepared[i].get();
+      sample.interpreters[i] = processes_[i].interpreters;
+      sample.ranks[i].target = std::move(prepared[i]);
     }
-    capture_in_parallel(ranks, targets, interpreters, options_.memory);
-    for (const target::LiveTarget* target : targets)
+    reader_.read(sample);
+    for (const target::LiveTarget* target : sample.targets)
       if (target != nullptr && target->does_not_answer())
         std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
-    unwind_ranks(ranks, options_);
-    forget_copies(ranks, targets);
-    samples.push_back(std::move(ranks));
+    unwind_ranks(sample.ranks, options_);
+    reader_.read_again(sample);
+    forget_copies(sample);
+    samples.push_back(std::move(sample.ranks));
   }
 
   // Adds the glances taken between the samples as further samples, using only stacks that were walked to their end.
@@ -253,16 +204,10 @@ class LaterSamples {
 
   target::LiveImages images_;
   const CaptureOptions& options_;
+  ProcessReader& reader_;
   const bool with_glances_;
   target::Glances glances_;
   std::vector<Process> processes_;
-};
-
-// The processes to capture, one entry for each process of the plan.
-struct LiveRanks {
-  std::vector<RankStacks> ranks;
-  std::vector<target::LiveTarget*> targets;  // owned by ranks[i].target; nullptr: failed
-  std::vector<const std::vector<python::RuntimeCandidate>*> interpreters;
 };
 
 void identify(RankSnapshot& snapshot, const PlannedTarget& planned, const std::string& host) {
@@ -291,8 +236,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
   std::vector<Pid> pids;
   for (const PlannedTarget& target : plan) pids.push_back(target.pid);
   preparer.prepare(pids);
-  LiveRanks live{std::vector<RankStacks>(plan.size()), std::vector<target::LiveTarget*>(plan.size()),
-                 std::vector<const std::vector<python::RuntimeCandidate>*>(plan.size())};
+  LiveRanks live(plan.size());
   for (std::size_t i = 0; i < plan.size(); ++i) {
     PreparedTarget& prepared = preparer.prepared(plan[i].pid);
     RankStacks& rank = live.ranks[i];
@@ -335,11 +279,12 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
 // Returns the time of the first capture, and sets captured_offset_ms of each snapshot to its distance from that time.
 WallClock::time_point set_capture_times(LiveRanks& live) {
   WallClock::time_point first = WallClock::time_point::max();
-  for (const target::LiveTarget* target : live.targets)
-    if (target != nullptr) first = std::min(first, target->captured_at());
+  const auto is_read = [&](std::size_t i) { return live.targets[i] != nullptr && live.ranks[i].target != nullptr; };
+  for (std::size_t i = 0; i < live.targets.size(); ++i)
+    if (is_read(i)) first = std::min(first, live.targets[i]->captured_at());
   if (first == WallClock::time_point::max()) first = WallClock::now();
   for (std::size_t i = 0; i < live.targets.size(); ++i)
-    if (live.targets[i] != nullptr)
+    if (is_read(i))
       live.ranks[i].snapshot.captured_offset_ms =
           std::chrono::duration<double, std::milli>(live.targets[i]->captured_at() - first).count();
   return first;
@@ -391,14 +336,19 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
     if (nccl.problem && rank.snapshot.pid == nccl.troubled) rank.snapshot.problems.push_back(*nccl.problem);
 
   const auto first_sample = std::chrono::steady_clock::now();
-  capture_in_parallel(live.ranks, live.targets, live.interpreters, options.memory);
+  ProcessReader reader(options, request.stop);
+  reader.read(live);
   find_other_ends(live.ranks);
-  const WallClock::time_point first = set_capture_times(live);
-  LaterSamples later(live.targets, live.interpreters, preparer.images(), options, request.glances);
+  WallClock::time_point first = set_capture_times(live);
+  LaterSamples later(live.targets, live.interpreters, preparer.images(), options, reader, request.glances);
   leave_out_ended_children(live);
   unwind_ranks(live.ranks, options);
+  if (reader.read_again(live)) {
+    find_other_ends(live.ranks);
+    first = set_capture_times(live);
+  }
   add_versions(live.ranks, [&](Pid pid) { return preparer.environment(pid); });
-  forget_copies(live.ranks, live.targets);
+  forget_copies(live);
   find_database_holders(live.ranks);
   if (request.samples > 1) {
     for (int n = 1; n < request.samples; ++n) later.take(first_sample + n * request.interval);

@@ -191,7 +191,8 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
     }
     unwind::UnwoundStack stack = first->unwind(*thread.registers);
     if (choice == UnwinderChoice::kAuto &&
-        (stack.end == StackEnd::kNoUnwindInfo || stack.end == StackEnd::kMemoryUnavailable)) {
+        (stack.end == StackEnd::kNoUnwindInfo || stack.end == StackEnd::kMemoryUnavailable ||
+         stack.end == StackEnd::kRegistersUnknown)) {
       if (!second) second = unwind::make_libdwfl_unwinder(target);
       unwind::UnwoundStack other = second->unwind(*thread.registers);
       const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;

@@ -54,6 +54,8 @@ struct RankStacks {
   std::vector<Address> abort_messages;  // first sample only: where its C libraries keep the address of their last words
   std::vector<std::optional<target::HeldException>> exceptions;  // parallel to target->threads(), or empty
   std::vector<unwind::UnwoundStack> stacks;                      // parallel to target->threads()
+  // Live: the snapshot's problems before its process was read, which may have to be done more than once.
+  std::optional<std::vector<Problem>> problems_before;
   // What is left of --timeout after the rank was read.
   Deadline::Clock::duration time_left = Deadline::Clock::duration::max();
   RankSnapshot snapshot;  // identity, problems and times are filled in by the capture

@@ -99,6 +99,7 @@ void JobCommand::add_attach() {
   attach_->add_option("--samples", samples_, "as of attach")->type_name("N")->check(CLI::Range(1, 1000));
   attach_->add_option("--interval", interval_, "as of attach")->type_name("SECONDS")->check(CLI::Range(0.0, 3600.0));
   attach_->add_option("--max-wait", max_wait_, "as of attach")->type_name("SECONDS")->check(CLI::Range(0.0, 3600.0));
+  attach_->add_option("--stop", stop_, "as of attach")->check(CLI::IsMember({"auto", "always", "never"}));
   attach_->add_flag("--gpu", gpu_, "as of attach");
   attach_->add_option("--flight-recorder", records_, "as of attach: files of the nodes")->expected(1)->take_all();
   attach_->add_flag("--no-inlines", no_inlines_, "as of attach");

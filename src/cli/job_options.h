@@ -45,7 +45,7 @@ class JobCommand {
   int node_limit_ = 45, connect_ = 10, fanout_ = 64;
   bool no_copy_ = false;
   // Of the actions: what was given is passed on as it is.
-  std::string job_name_, samples_, interval_, max_wait_, unwinder_, exe_, sysroot_, doctor_job_;
+  std::string job_name_, samples_, interval_, max_wait_, stop_, unwinder_, exe_, sysroot_, doctor_job_;
   std::vector<std::string> cores_, search_, records_;
   bool gpu_ = false, no_inlines_ = false;
 };

@@ -178,6 +178,7 @@ class CommandLine {
       if (job_command_->parsed()) options_.job = job_.take();
       if (dump_->parsed()) options_.dump = dump_command_.take();
       if (watch_->parsed()) take_watch();
+      check_stop();
       take_file_ranks();
       take_flight_recorder();
       take_redaction();
@@ -195,8 +196,15 @@ class CommandLine {
 
  private:
   void add_attach() {
-    attach_ = app_.add_subcommand("attach", "look at running processes: stopped for milliseconds, copied, resumed");
+    attach_ = app_.add_subcommand("attach",
+                                  "look at running processes: what sleeps is not stopped, what runs for milliseconds");
     attach_live_ = add_live(attach_);
+    attach_
+        ->add_option("--stop", stop_,
+                     "whether processes may be stopped while they are read. auto: only threads that run, or whose "
+                     "registers are needed; always: all threads; never: none, and no ptrace call is made")
+        ->check(CLI::IsMember({"auto", "always", "never"}))
+        ->capture_default_str();
     CLI::Option* gpu = add_gpu(attach_);
     attach_
         ->add_option("--gpu-core", gpu_core_,
@@ -509,6 +517,11 @@ class CommandLine {
     add_limit(sub);
   }
 
+  void check_stop() const {
+    if (stop_ == "never" && options_.gpu.sessions)
+      throw CLI::ValidationError("--stop", "--gpu pauses GPUs, and stops a thread for that: not with --stop never");
+  }
+
   void take_job() {
     auto choice = capture::parse_job_choice(job_name_);
     if (!choice)
@@ -605,6 +618,9 @@ class CommandLine {
                        : dump_->parsed()        ? Options::Command::kDump
                        : watch_->parsed()       ? Options::Command::kWatch
                                                 : Options::Command::kAttach;
+    options_.live.stop = stop_ == "always"  ? target::StopPolicy::kAlways
+                         : stop_ == "never" ? target::StopPolicy::kNever
+                                            : target::StopPolicy::kAuto;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
     options_.format = format_ == "json"       ? Format::kJson
@@ -649,7 +665,7 @@ class CommandLine {
   CLI::Option *doctor_job_ = nullptr, *doctor_pids_ = nullptr, *watch_job_ = nullptr, *watch_pids_ = nullptr;
 
   // As the user gave them.
-  std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
+  std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto", stop_ = "auto";
   bool no_inlines_ = false, redact_ = false, no_redact_ = false;
   double interval_ = std::chrono::duration<double>(capture::LiveRequest().interval).count();
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();

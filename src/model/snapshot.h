@@ -74,13 +74,16 @@ class FrameTable {
   std::unordered_multimap<std::size_t, FrameId> by_hash_;
 };
 
-enum class StackEnd { kComplete, kNoUnwindInfo, kMemoryUnavailable, kRepeatedFrame, kDepthLimit };
+// kRegistersUnknown: the thread was not stopped, and the caller is where a register says that only a stop tells.
+enum class StackEnd { kComplete, kNoUnwindInfo, kMemoryUnavailable, kRepeatedFrame, kDepthLimit, kRegistersUnknown };
 enum class Gil { kHolds, kWaits };
 enum class Source {
   kLive,
   kCore,
   kDump,  // the text that another tool has printed about the process
 };
+// How a process was read: all of its threads stopped, some of them, none, or not a process at all but its core.
+enum class ReadMethod { kStopped, kPartlyStopped, kWithoutStop, kCore };
 enum class RankKind { kRank, kChild };
 enum class Status { kComplete, kPartial, kFailed };
 
@@ -341,7 +344,9 @@ struct RankSnapshot {
   std::optional<std::string> python_version;
   Status status = Status::kComplete;
   std::vector<Problem> problems;
-  std::optional<double> stopped_ms;  // live
+  std::optional<ReadMethod> method;            // empty: not read, or by another tool
+  std::optional<double> stopped_ms;            // live
+  std::optional<std::size_t> threads_stopped;  // live
   // Live: what `pid`, `parent` and the pids of other ends count: the tool's own namespace. Two containers may have the
   // same host name and pid. Empty: not known (cores, dumps, reports of earlier builds).
   std::optional<PidSpace> pid_space = {};

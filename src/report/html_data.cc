@@ -208,6 +208,7 @@ class HtmlData {
     if (rank.python_version) text("python", rank.python_version->empty() ? "?" : *rank.python_version);
     text("coordinates", analyzers::describe_coordinates(job_, r));
     hundredths("stopped_ms", rank.stopped_ms);
+    if (rank.threads_stopped) json_.key("threads_stopped"), json_.number(*rank.threads_stopped);
     hundredths("offset_ms", rank.captured_offset_ms);
     std::string command;
     for (const std::string& word : rank.command) command += (command.empty() ? "" : " ") + word;

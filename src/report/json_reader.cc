@@ -323,7 +323,11 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("problems", [&](const Node& list) {
     list.each(kMaxStrings, [&](const Node& n) { rank.problems.push_back(read_problem(n)); });
   });
+  node.optional("method", [&](const Node& n) { rank.method = n.word(kReadMethodWords); });
   node.optional("stopped_ms", [&](const Node& n) { rank.stopped_ms = n.real(); });
+  node.optional("threads_stopped", [&](const Node& n) {
+    rank.threads_stopped = static_cast<std::size_t>(n.integer(0, static_cast<std::int64_t>(kMaxThreads)));
+  });
   node.optional("signal", [&](const Node& n) { rank.signal = read_signal(n); });
   node.optional("oom_kills",
                 [&](const Node& n) { rank.oom_kills = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });

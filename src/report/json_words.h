@@ -6,11 +6,16 @@
 
 namespace rankstacks::report {
 
-inline constexpr WordTable<StackEnd, 5> kStackEndWords = {{{StackEnd::kComplete, "complete"},
+inline constexpr WordTable<StackEnd, 6> kStackEndWords = {{{StackEnd::kComplete, "complete"},
                                                            {StackEnd::kNoUnwindInfo, "no-unwind-info"},
                                                            {StackEnd::kMemoryUnavailable, "memory-unavailable"},
                                                            {StackEnd::kRepeatedFrame, "repeated-frame"},
-                                                           {StackEnd::kDepthLimit, "depth-limit"}}};
+                                                           {StackEnd::kDepthLimit, "depth-limit"},
+                                                           {StackEnd::kRegistersUnknown, "registers-unknown"}}};
+inline constexpr WordTable<ReadMethod, 4> kReadMethodWords = {{{ReadMethod::kStopped, "stopped"},
+                                                               {ReadMethod::kPartlyStopped, "partly-stopped"},
+                                                               {ReadMethod::kWithoutStop, "without-stop"},
+                                                               {ReadMethod::kCore, "core"}}};
 inline constexpr WordTable<ExceptionCause, 3> kExceptionCauseWords = {
     {{ExceptionCause::kOwnGpu, "own-gpu"}, {ExceptionCause::kTimeout, "timeout"}, {ExceptionCause::kPeer, "peer"}}};
 inline constexpr WordTable<KernelKill::Cause, 2> kKernelKillWords = {

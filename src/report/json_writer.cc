@@ -117,7 +117,11 @@ class Writer {
     json_.close();
     json_.key("activity");
     activity(analysis_.activities[index]);
+    json_.key("method");
+    rank.method ? json_.string(word_of(kReadMethodWords, *rank.method)) : json_.null();
     json_.field("stopped_ms", rank.stopped_ms);
+    json_.key("threads_stopped");
+    rank.threads_stopped ? json_.number(*rank.threads_stopped) : json_.null();
     json_.key("signal");
     rank.signal ? write_signal(json_, *rank.signal) : json_.null();
     if (rank.abort_message) json_.field("abort_message", *rank.abort_message);

@@ -181,7 +181,11 @@ class MarkdownText {
     std::string text =
         fmt::format("{} {}, pid {} on {}: {}, {}", rank.kind == RankKind::kChild ? "child" : "rank", rank_label(rank),
                     rank.pid, rank.host, word_of(kSourceWords, rank.source), word_of(kStatusWords, rank.status));
-    if (rank.stopped_ms) text += fmt::format(", stopped {:.1f} ms", *rank.stopped_ms);
+    if (rank.threads_stopped == 0) text += ", not stopped";
+    else if (rank.threads_stopped.value_or(rank.threads.size()) < rank.threads.size())
+      text += fmt::format(", {} of {} threads stopped {:.1f} ms", *rank.threads_stopped, rank.threads.size(),
+                          rank.stopped_ms.value_or(0));
+    else if (rank.stopped_ms) text += fmt::format(", stopped {:.1f} ms", *rank.stopped_ms);
     if (rank.captured_offset_ms) text += fmt::format(", {:.1f} ms after the first", *rank.captured_offset_ms);
     if (rank.path) text += ", " + *rank.path;
     return cut_end(sanitize(text), kWidth);

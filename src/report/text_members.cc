@@ -96,6 +96,7 @@ std::string_view end_in_words(StackEnd end) {
     case StackEnd::kMemoryUnavailable: return "memory not available";
     case StackEnd::kRepeatedFrame: return "the same frame again";
     case StackEnd::kDepthLimit: return "depth limit";
+    case StackEnd::kRegistersUnknown: return "registers not known";
   }
   return "";
 }

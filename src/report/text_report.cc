@@ -41,6 +41,7 @@ std::string totals(const JobSnapshot& job) {
   std::set<std::string> hosts;
   std::set<int> numbers;
   std::optional<double> first, last, stop;
+  std::optional<std::size_t> stopped;
   int world = 0;
   for (const RankSnapshot& rank : job.ranks) {
     (rank.kind == RankKind::kRank ? ranks : children) += 1;
@@ -55,6 +56,7 @@ std::string totals(const JobSnapshot& job) {
       last = std::max(last.value_or(*rank.captured_offset_ms), *rank.captured_offset_ms);
     }
     if (rank.stopped_ms) stop = std::max(stop.value_or(0), *rank.stopped_ms);
+    if (rank.threads_stopped) stopped = stopped.value_or(0) + *rank.threads_stopped;
   }
   std::string text = times(ranks, "rank", "ranks");
   if (world > 0 && static_cast<std::size_t>(world) != ranks)
@@ -79,7 +81,9 @@ std::string totals(const JobSnapshot& job) {
   std::string figures;
   auto add = [&](const std::string& figure) { figures += (figures.empty() ? "" : ", ") + figure; };
   if (first && ranks + children > 1) add("skew " + milliseconds(*last - *first));
-  if (stop) add("longest stop " + milliseconds(*stop));
+  if (stopped == 0) add("no thread stopped");
+  else if (stop) add("longest stop " + milliseconds(*stop));
+  if (stopped.value_or(0) > 0 && *stopped < threads) add(times(*stopped, "thread", "threads") + " stopped");
   if (samples > 1) add(fmt::format("{} samples in {}", samples, milliseconds(span)));
   if (job.elapsed_ms) add(milliseconds(*job.elapsed_ms) + " in all");
   return figures.empty() ? text : text + "; " + figures;

@@ -29,14 +29,41 @@ Address end_of_turn(const Range& stack, Address from, std::size_t turn) {
 
 void CopiedMemory::clear(CopyLimits limits) {
   close();
-  if (limits_.pool) limits_.pool->give_back(of_pool_);
+  drop_copies();
   limits_ = std::move(limits);
+}
+
+void CopiedMemory::drop_copies() {
+  if (limits_.pool) limits_.pool->give_back(of_pool_);
   taken_ = of_pool_ = 0;
   regions_ = {};
   pages_ = {};
+  missing_ = {};
   arena_ = CopyArena();
   stacks_left_out_ = 0;
   pages_left_out_ = false;
+}
+
+bool CopiedMemory::refresh() {
+  missing_ = {};
+  std::vector<Piece> pieces;
+  pieces.reserve(regions_.size() + pages_.size());
+  for (const Region& region : regions_) pieces.push_back({region.range, region.bytes});
+  const std::size_t stacks = pieces.size();
+  for (const auto& [page, bytes] : pages_) pieces.push_back({{page, page + kPage}, bytes});
+  // Pages that follow each other are copied by fewer steps of the kernel.
+  std::sort(pieces.begin() + static_cast<std::ptrdiff_t>(stacks), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.range.start < b.range.start; });
+  const std::vector<std::size_t> copied = read_pieces(pieces);
+  if (!fetches_) {
+    drop_copies();
+    return false;
+  }
+  for (std::size_t i = 0; i < stacks; ++i) regions_[i].range.end = regions_[i].range.start + copied[i];
+  std::erase_if(regions_, [](const Region& region) { return region.range.size() == 0; });
+  for (std::size_t i = stacks; i < pieces.size(); ++i)
+    if (copied[i] < kPage) pages_.erase(pieces[i].range.start);
+  return true;
 }
 
 void CopiedMemory::open(Tid tid, LeavableThread* reader) {

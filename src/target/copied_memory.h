@@ -35,6 +35,10 @@ class CopiedMemory {
   // Drops all copies, closes, and sets new limits.
   void clear(CopyLimits limits = {});
 
+  // Copies again, into the same places and by as few calls as possible, everything that has been copied. False if that
+  // was ended before it was done: then the copies are dropped. By the reading thread.
+  bool refresh();
+
   // `tid`: any live thread of the process (the main thread may have ended before the others). `reader`: the only thread
   // that reads until close(); nullptr: any thread may read.
   void open(Tid tid, LeavableThread* reader = nullptr);
@@ -100,6 +104,8 @@ class CopiedMemory {
 
   // Returns the number of bytes copied for each piece.
   std::vector<std::size_t> read_pieces(std::span<const Piece> pieces);
+
+  void drop_copies();
 
   // Takes as many of these bytes from the limits as they have left, and returns that number.
   std::size_t allow(std::size_t bytes);

@@ -1,8 +1,9 @@
-// A running process as a Target: prepared from /proc, then stopped, copied and resumed. All later work uses the copy.
+// A running process as a Target: prepared from /proc, then copied while it stands still. All later work uses the copy.
 //
 //     prepare()    /proc only: mappings, modules (each file opened once for all processes). The process runs.
-//     capture()    stop all threads, copy registers and the used part of every stack, run `while_stopped`, resume:
-//                  within limits of bytes and time.
+//     capture()    copy registers and the used part of every stack, run `walk`, while no thread of the process runs:
+//                  because none did (still_threads.h), or because those that would are stopped; within limits of bytes
+//                  and time.
 //     read()       before and during capture: the process itself; after: the copy and the files, nothing else.
 #pragma once
 
@@ -23,6 +24,8 @@
 #include "target/module_list.h"
 #include "target/proc.h"
 #include "target/raw_thread.h"
+#include "target/still_threads.h"
+#include "target/stop_choice.h"
 #include "target/target.h"
 
 namespace rankstacks::target {
@@ -42,22 +45,24 @@ class LiveTarget final : public Target {
   void add_modules();
   void add_problem(Problem problem) { problems_.push_back(std::move(problem)); }
 
-  // `while_stopped` runs with all threads stopped and read() available: keep it short. It runs on another thread of the
+  // `walk` runs while the process stands still, and read() available: keep it short. It runs on another thread of the
   // tool than the one that traces the process, as a read may never return. In that case the process is resumed all the
-  // same, the reading thread is abandoned in the middle of its read, and `while_stopped` runs again, from its
-  // beginning, on what was copied. Call capture() on a thread of its own that ends right after (stopped_process.h says
-  // why).
-  Result<void> capture(const std::function<void()>& while_stopped, const CopyLimits& limits = {});
+  // same, the reading thread is abandoned in the middle of its read, and `walk` runs again, from its beginning, on what
+  // was copied. It also runs again if a thread ran meanwhile: what counts is its last run. Call capture() on a thread
+  // of its own that ends right after (stopped_process.h says why).
+  //
+  // With StopPolicy::kAuto and kNever what was read is of one moment, except for threads with a problem.
+  Result<void> capture(const std::function<void()>& walk, const CopyLimits& limits = {}, const StopChoice& choice = {});
 
-  // Has capture() keep what a core says of each stopped thread: 2 us and 3 KB for each. `more`: bytes that
-  // `while_stopped` will read in addition to what a report needs.
+  // Has capture() keep what a core says of each thread: 2 us and 3 KB for each. All threads are stopped then, whatever
+  // the StopChoice. `more`: bytes that `walk` will read in addition to what a report needs.
   void keep_raw_threads(std::size_t more) {
     keeps_raw_threads_ = true;
     more_copied_ = more;
   }
   const std::vector<RawThread>& raw_threads() const { return raw_threads_; }
 
-  // For `while_stopped`: until when the process is paused; std::nullopt if it runs again, and only what was copied can
+  // For `walk`: until when the process can be read; std::nullopt if it runs again, and only what was copied can
   // be read.
   std::optional<Deadline> stopped_until() const { return stopped_until_; }
 
@@ -75,8 +80,11 @@ class LiveTarget final : public Target {
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override;
   void prefetch(std::span<const Range> ranges) const noexcept override;
 
+  // Whether what the last successful capture has copied is still there. A capture that fails early leaves it alone.
+  bool holds_copy() const { return holds_copy_; }
+
   // Frees the copy; threads, registers and modules stay. For a target whose stacks have been unwound.
-  void forget_copy() { memory_.clear(); }
+  void forget_copy() { drop_copy({}); }
 
   Pid pid() const { return pid_; }
   const std::string& executable() const { return executable_; }
@@ -85,7 +93,10 @@ class LiveTarget final : public Target {
   const std::vector<Problem>& problems() const { return problems_; }
   // Memory that may not be read, and files that do not answer.
   std::vector<Problem> damage() const override;
+  // How it was captured, for how long threads were stopped for that, and how many.
+  ReadMethod method() const { return method_; }
   double stopped_ms() const { return stopped_ms_; }
+  std::size_t threads_stopped() const { return threads_stopped_; }
   std::chrono::system_clock::time_point captured_at() const { return captured_at_; }
 
  private:
@@ -95,15 +106,41 @@ class LiveTarget final : public Target {
   void open_new_files();
   void make_modules();
   void read_threads();
+  void add_kernel_place(ThreadInfo& thread, LeavableThread& reader);
   void add_uninterruptible(ThreadInfo& thread, LeavableThread& reader);
   void add_threads(const StoppedProcess& stopped);
   bool mappings_fit() const;
   // capture(), in parts. Errors: it has ended, or is another process of the same number.
   Result<proc::Stat> prepared_process_now();
+  void drop_copy(const CopyLimits& limits) {
+    holds_copy_ = false;
+    memory_.clear(limits);
+  }
+  Result<void> capture_stopped(const proc::Stat& before, const std::function<void()>& walk, const CopyLimits& limits);
   std::vector<Tid> threads_that_cannot_stop();
   void read_stopped_process(LeavableThread& reader);
+  void read_process(LeavableThread& reader);
+  struct Reading {
+    std::chrono::steady_clock::time_point started;
+    bool in_time;
+    const std::function<void()>& walk;
+    std::chrono::steady_clock::duration longest;
+  };
+  Result<void> end_capture(LeavableThread& reader, const proc::Stat& before, const std::optional<proc::Stat>& after,
+                           const Reading& reading);
   void run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest);
-  void report_cuts(const StoppedProcess& stopped, bool in_time);
+  void report_cuts(bool in_time, std::chrono::steady_clock::duration taken);
+  // The same without stopping all threads (live_standing.cc).
+  struct Standing;
+  Result<bool> capture_standing(const proc::Stat& before, const std::function<void()>& walk, const CopyLimits& limits,
+                                const StopChoice& choice);
+  void read_standing(LeavableThread& reader, Standing& standing);
+  bool read_once(LeavableThread& reader, Standing& standing);
+  std::vector<Tid> threads_to_stop(const Standing& standing) const;
+  bool stop_movers(LeavableThread& reader, Standing& standing, const std::vector<Tid>& wanted);
+  void place_standing(LeavableThread& reader, const Standing& standing);
+  void grant(StoppedProcess& held, const std::vector<Tid>& tids, Standing& standing);
+  void drop_moved(const Standing& standing);
   struct Home {
     const Mapping* mapping = nullptr;  // nullptr: unknown
     Address end = 0;
@@ -139,7 +176,10 @@ class LiveTarget final : public Target {
   std::optional<Problem> unreadable_;
   std::optional<Deadline> stopped_until_;
   mutable CopiedMemory memory_;
+  ReadMethod method_ = ReadMethod::kStopped;
+  bool holds_copy_ = false;
   double stopped_ms_ = 0;
+  std::size_t threads_stopped_ = 0;
   std::chrono::system_clock::time_point captured_at_{};
 };
 

@@ -257,6 +257,10 @@ std::optional<long> status_number(Pid pid, std::string_view field) {
   return number_in_status(fmt::format("/proc/{}/status", pid), field);
 }
 
+std::optional<long> thread_status_number(Pid pid, Tid tid, std::string_view field) {
+  return number_in_status(fmt::format("/proc/{}/task/{}/status", pid, tid), field);
+}
+
 Pid own_pid_of(Pid pid) {
   const auto text = read_file(fmt::format("/proc/{}/status", pid));
   if (!text) return pid;
@@ -297,8 +301,23 @@ std::optional<Registers> waiting_registers(Pid pid, Tid tid) {
   return text ? parse_syscall(*text) : std::nullopt;
 }
 
+std::optional<Registers> parse_standing(std::string_view text) {
+  if (auto registers = parse_syscall(text)) return registers;
+  unsigned long long sp = 0, pc = 0;
+  if (std::sscanf(std::string(text).c_str(), "-1 %llx %llx", &sp, &pc) != 2) return std::nullopt;
+  Registers r;
+  r.set(kRsp, sp);
+  r.set(kRip, pc);
+  return r;
+}
+
+std::optional<Registers> standing_registers(Pid pid, Tid tid) {
+  const auto text = read_file(fmt::format("/proc/{}/task/{}/syscall", pid, tid));
+  return text ? parse_standing(*text) : std::nullopt;
+}
+
 std::optional<Pid> tracer_of(Pid pid, Tid tid) {
-  const auto tracer = number_in_status(fmt::format("/proc/{}/task/{}/status", pid, tid), "TracerPid");
+  const auto tracer = thread_status_number(pid, tid, "TracerPid");
   if (!tracer || *tracer == 0) return std::nullopt;
   return static_cast<Pid>(*tracer);
 }

@@ -64,6 +64,7 @@ std::map<std::string, std::string> parse_environment(const std::vector<std::stri
 
 // A number from /proc/PID/status, e.g. "TracerPid"; std::nullopt if there is none.
 std::optional<long> status_number(Pid pid, std::string_view field);
+std::optional<long> thread_status_number(Pid pid, Tid tid, std::string_view field);
 
 // The pid in the innermost pid namespace, which getpid() returns there: the last number of NSpid in /proc/PID/status.
 // The pid itself if it is not known.
@@ -77,6 +78,9 @@ std::optional<Pid> process_of(Tid tid);
 // std::nullopt if the thread is running.
 std::optional<Registers> parse_syscall(std::string_view text);
 std::optional<Registers> waiting_registers(Pid pid, Tid tid);
+// The same also of a thread that has no processor outside of a system call, "-1 SP PC": in a page fault, or stopped.
+std::optional<Registers> parse_standing(std::string_view text);
+std::optional<Registers> standing_registers(Pid pid, Tid tid);
 
 // The thread that traces this thread (ptrace(2): the tracer is a thread; process_of() returns its process), or
 // std::nullopt.

@@ -196,6 +196,36 @@ bool StoppedProcess::all_are_stopped() const {
   return ::stat(fmt::format("/proc/{}/task", pid_).c_str(), &tasks) == 0 && tasks.st_nlink == stopped + 2;
 }
 
+Error StoppedProcess::executes_for_long() const {
+  return {.code = ErrorCode::kTimeout,
+          .subject = fmt::format("pid {}", pid_),
+          .what = fmt::format("it is executing another program (exec), and that was not done within {} s",
+                              kLongestStopping.count()),
+          .hint = fmt::format("the program's file may be in a file system that does not answer: see "
+                              "/proc/{}/task/*/stack; otherwise run rankstacks again",
+                              pid_)};
+}
+
+// Called when a thread is seized: from then on the pid cannot get to another process.
+Result<void> StoppedProcess::check_process(std::uint64_t start_ticks) const {
+  const auto stat = proc::stat_of(pid_);
+  if (stat && stat->start_ticks == start_ticks) return {};
+  return fail({.code = ErrorCode::kGone,
+               .subject = fmt::format("pid {}", pid_),
+               .what = stat ? "it has ended, and its pid belongs to another process now" : "it has ended"});
+}
+
+Result<void> StoppedProcess::stop_also(std::uint64_t start_ticks, const std::vector<Tid>& tids) {
+  for (const Tid tid : tids) {
+    if (!index_.contains(tid)) seize(tid);
+    if (seizing_ended_) return fail(executes_for_long());
+  }
+  if (auto same = check_process(start_ticks); !same) return same;
+  interrupt_seized();
+  await_stops();
+  return {};
+}
+
 Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks,
                                             const std::vector<Tid>& uninterruptible) {
   StoppedProcess p(pid);
@@ -209,27 +239,14 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks,
     const std::size_t before = p.threads_.size();
     for (const Tid tid : proc::tasks_of(pid)) {
       if (!p.index_.contains(tid)) p.seize(tid);
-      if (p.seizing_ended_) {
-        return fail({.code = ErrorCode::kTimeout,
-                     .subject = fmt::format("pid {}", pid),
-                     .what = fmt::format("it is executing another program (exec), and that was not done within {} s",
-                                         kLongestStopping.count()),
-                     .hint = fmt::format("the program's file may be in a file system that does not answer: see "
-                                         "/proc/{}/task/*/stack; otherwise run rankstacks again",
-                                         pid)});
-      }
+      if (p.seizing_ended_) return fail(p.executes_for_long());
     }
     if (p.threads_.size() == before) {
       p.unsettled_ = false;
       break;
     }
     if (round == 0) {
-      const auto stat = proc::stat_of(pid);
-      if (!stat || stat->start_ticks != start_ticks) {
-        return fail({.code = ErrorCode::kGone,
-                     .subject = fmt::format("pid {}", pid),
-                     .what = stat ? "it has ended, and its pid belongs to another process now" : "it has ended"});
-      }
+      if (auto same = p.check_process(start_ticks); !same) return fail(same.error());
     }
     p.interrupt_seized();
     p.await_stops();

@@ -1,4 +1,4 @@
-// All threads of a process, stopped by ptrace: a resource whose destructor resumes every one of them.
+// Threads of a process, all or some of them, stopped by ptrace: a resource whose destructor resumes every one of them.
 //
 // It uses PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent, a job-control stop stays one, and a signal that arrives
 // meanwhile is delivered at the detach. If the tool dies, the kernel detaches. A tracee belongs to the thread that
@@ -54,6 +54,13 @@ class StoppedProcess {
   // (kTimeout).
   static Result<StoppedProcess> stop(Pid pid, std::uint64_t start_ticks, const std::vector<Tid>& uninterruptible);
 
+  // Nothing is stopped yet: for stop_also().
+  explicit StoppedProcess(Pid pid);
+
+  // Stops these threads, those that are stopped already excepted. threads() says what has become of each. Errors: it is
+  // another process by now (kGone), or executes a program (kTimeout).
+  Result<void> stop_also(std::uint64_t start_ticks, const std::vector<Tid>& tids);
+
   ~StoppedProcess();  // calls resume()
   StoppedProcess(StoppedProcess&&) noexcept;
   StoppedProcess& operator=(StoppedProcess&&) = delete;
@@ -76,7 +83,8 @@ class StoppedProcess {
   std::chrono::system_clock::time_point stopped_at_wall() const { return started_wall_; }
 
  private:
-  explicit StoppedProcess(Pid pid);
+  Error executes_for_long() const;
+  Result<void> check_process(std::uint64_t start_ticks) const;
   void seize(Tid tid);
   bool seized_is_ours(Tid tid) const;
   void interrupt_seized();

@@ -124,8 +124,12 @@ class DwflStepper final : public FrameStepper {
     dwfl_errno();
     const int result = dwfl_getthread_frames(dwfl_.get(), kThread, &DwflStepper::add_frame, this);
     const int error = dwfl_errno();
-    if (result == 0 && error == 0 && (no_caller_ || !memory_failed_)) end_ = Step::kOutermost;
-    else end_ = memory_failed_ && !uncovered_ ? Step::kMemoryUnavailable : Step::kNoUnwindInfo;
+    // libdwfl also ends without an error where it needs a register that it does not have.
+    const bool lacks_register = !frames_.empty() && !frames_.back().registers.has(target::kRbp);
+    if (result == 0 && error == 0 && (no_caller_ || (!memory_failed_ && !lacks_register))) end_ = Step::kOutermost;
+    else if (uncovered_) end_ = Step::kNoUnwindInfo;
+    else if (memory_failed_) end_ = Step::kMemoryUnavailable;
+    else end_ = lacks_register ? Step::kRegistersUnknown : Step::kNoUnwindInfo;
   }
 
   Step step(target::Registers& next, bool& signal_frame) override {

@@ -53,13 +53,15 @@ class LibunwindStepper final : public FrameStepper {
 
   Step step(target::Registers& next, bool& signal_frame) override {
     if (!positioned_) return Step::kNoUnwindInfo;
-    no_info_ = memory_failed_ = false;
+    no_info_ = memory_failed_ = register_missing_ = false;
     if (tables_.is_full()) {
       unw_flush_cache(space_, 0, 0);
       tables_.forget();
     }
     const int result = unw_step(&cursor_);
     if (no_info_) return Step::kNoUnwindInfo;
+    // Without the register libunwind goes on with guesses of its own, or gives up.
+    if (register_missing_) return Step::kRegistersUnknown;
     if (result < 0) return memory_failed_ ? Step::kMemoryUnavailable : Step::kNoUnwindInfo;
     unw_word_t ip = 0, sp = 0, bp = 0;
     if (unw_get_reg(&cursor_, UNW_X86_64_RIP, &ip) != 0 || unw_get_reg(&cursor_, UNW_X86_64_RSP, &sp) != 0) {
@@ -116,9 +118,11 @@ class LibunwindStepper final : public FrameStepper {
   // libunwind's UNW_X86_64_* numbers are DWARF's (0..16).
   static int access_reg(unw_addr_space_t, unw_regnum_t reg, unw_word_t* value, int write, void* arg) {
     auto& self = *static_cast<LibunwindStepper*>(arg);
-    if (write || reg < 0 || reg >= static_cast<int>(target::kDwarfRegisters) ||
-        !self.initial_.has(static_cast<unsigned>(reg)))
+    if (write || reg < 0 || reg >= static_cast<int>(target::kDwarfRegisters)) return -UNW_EBADREG;
+    if (!self.initial_.has(static_cast<unsigned>(reg))) {
+      self.register_missing_ = true;
       return -UNW_EBADREG;
+    }
     *value = self.initial_[static_cast<unsigned>(reg)];
     return 0;
   }
@@ -131,6 +135,7 @@ class LibunwindStepper final : public FrameStepper {
   bool positioned_ = false;
   bool no_info_ = false;
   bool memory_failed_ = false;
+  bool register_missing_ = false;  // one that is not known was needed
   bool parsing_tables_ = false;
 };
 

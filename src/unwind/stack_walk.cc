@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "target/call_instruction.h"
+#include "unwind/frame_pointer.h"
 #include "unwind/vetted_tables.h"
 
 namespace rankstacks::unwind {
@@ -352,6 +353,21 @@ bool follows_call(const target::Target& target, Address return_address, Address 
                                         : mapping_of(target, called) != mapping_of(target, callee);  // through a PLT
 }
 
+namespace {
+
+StackEnd end_of(FrameStepper::Step step) {
+  switch (step) {
+    case FrameStepper::Step::kStepped: break;
+    case FrameStepper::Step::kOutermost: return StackEnd::kComplete;
+    case FrameStepper::Step::kNoUnwindInfo: break;
+    case FrameStepper::Step::kMemoryUnavailable: return StackEnd::kMemoryUnavailable;
+    case FrameStepper::Step::kRegistersUnknown: return StackEnd::kRegistersUnknown;
+  }
+  return StackEnd::kNoUnwindInfo;
+}
+
+}  // namespace
+
 UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, const target::Registers& registers) {
   UnwoundStack stack;
   FrameKeeper frames;
@@ -378,6 +394,13 @@ UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, con
     bool signal_frame = false;
     FrameStepper::Step step = stepper.step(next, signal_frame);
     FrameOrigin next_origin = FrameOrigin::kNormal;
+    if (step == FrameStepper::Step::kRegistersUnknown) {
+      if (const auto rbp = derived_frame_pointer(target, current, exact_pc)) {
+        current.set(target::kRbp, *rbp);
+        stepper.start(current, exact_pc);
+        step = stepper.step(next, signal_frame);
+      }
+    }
     // A return address of 0 is how start code without unwind information (musl's, a JIT's entry stub) states that there
     // is no caller.
     if (step == FrameStepper::Step::kStepped && next.pc() == 0 && !signal_frame) step = FrameStepper::Step::kOutermost;
@@ -396,12 +419,12 @@ UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, con
         next_origin = recovered->origin;
         stepper.start(next, false);
         step = FrameStepper::Step::kStepped;
+      } else if (!current.has(target::kRbp)) {
+        step = FrameStepper::Step::kRegistersUnknown;  // which may be why nothing was found
       }
     }
     if (step != FrameStepper::Step::kStepped) {
-      stack.end = step == FrameStepper::Step::kOutermost           ? StackEnd::kComplete
-                  : step == FrameStepper::Step::kMemoryUnavailable ? StackEnd::kMemoryUnavailable
-                                                                   : StackEnd::kNoUnwindInfo;
+      stack.end = end_of(step);
       break;
     }
     frames.last().cfa = next.sp();

@@ -2,7 +2,9 @@
 // information ends.
 //
 // A FrameStepper (with libunwind or libdwfl behind it) steps from a frame to its caller by unwind information, and
-// knows nothing else. Where it cannot, walk_stack() tries what can be verified, and marks the result:
+// knows nothing else. Where the frame pointer is missing for that, it is derived from the stack pointer, if the code
+// tells the distance between the two (frame_pointer.h). Where there is no unwind information, walk_stack() tries what
+// can be verified, and marks the result:
 //   - pc is not in code (a call through a wild or null pointer): the return address on top of the stack -> kReturnSlot
 //   - code without unwind information (JIT, assembly) that only returns (add N,%rsp; pop; ret): its return ->
 //   kReturnSlot
@@ -24,6 +26,7 @@ class FrameStepper {
     kOutermost,  // the unwind information says that there is no caller
     kNoUnwindInfo,
     kMemoryUnavailable,
+    kRegistersUnknown,  // the caller is where a register says that is not known
   };
   virtual ~FrameStepper() = default;
 

@@ -29,7 +29,9 @@ LiteralJob everything() {
   rank.executable = "/usr/bin/python3.11";
   rank.command = {"python3", "train.py"};
   rank.coordinates = Coordinates{"Megatron, from the command line", {{"pp", 1}, {"dp", 0}, {"tp", 1}}};
+  rank.method = ReadMethod::kPartlyStopped;
   rank.stopped_ms = 1.84;
+  rank.threads_stopped = 2;
   rank.status = Status::kPartial;
   rank.problems = {{"tid 7: vanished", "run it again", ProblemCode::kEnded}, {"no hint", {}}};
   rank.flight_record = FlightRecord{"/tmp/trace_3",
@@ -191,7 +193,7 @@ TEST_CASE("the documented fields (docs/json.md)") {
           R"x({"rank": 3, "world_size": 8, "local_rank": 3, "coordinates": {"pp": 1, "dp": 0, "tp": 1}, "coordinates_from": "Megatron, from the command line", "kind": "rank", "parent": null, "host": "node-a", "pid": 100,
     "identity": {"boot_id": "0d5b8f8e-2f6c-4f0e-9d3c-d5a5a7b1c001", "pid_namespace": 4026531836, "start_ticks": 81237, "own_pid_namespace": 4026532567, "own_pid": 7}, "source": "live",
     "captured_offset_ms": 0.4, "path": null, "executable": "/usr/bin/python3.11", "command": ["python3", "train.py"], "python": {"version": "3.11.2"}, "status": "partial",
-    "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "stopped_ms": 1.84, "signal": null, "oom_kills": 2,
+    "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "method": "partly-stopped", "stopped_ms": 1.84, "threads_stopped": 2, "signal": null, "oom_kills": 2,
     "activity": {"kind": "data-loading", "summary": "is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123]))", "operation": null, "group": null, "peer": null,
     "moves": null, "tid": 100, "frame": 2},
     "flight_recorder": {"path": "/tmp/trace_3", "version": "2.10", "age_ms": 250.5, "groups": [{"name": "0", "description": "default_pg", "library": "nccl", "ranks": [0, 3],

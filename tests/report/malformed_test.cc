@@ -94,7 +94,7 @@ TEST_CASE("threads") {
         "snap.json: ranks[0].threads[0].gil: expected a string, found true or false");
   CHECK(error_of(with_thread(R"({"tid": 1, "stack_end": "?"})")) ==
         "snap.json: ranks[0].threads[0].stack_end: expected one of complete, no-unwind-info, memory-unavailable, "
-        "repeated-frame, depth-limit");
+        "repeated-frame, depth-limit, registers-unknown");
   CHECK(error_of(with_thread(R"({"tid": 1, "syscall": {}})")) ==
         "snap.json: ranks[0].threads[0].syscall.name: missing");
   const auto with_handled = [](const std::string& handled) {

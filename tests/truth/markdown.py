@@ -108,7 +108,7 @@ def hostile_report(directory):
     """A saved report in which every string is hostile."""
     with native("threads") as fixture:
         report = json_report("attach", "--pids", fixture.pid)
-    keep = {"kind", "source", "status", "stack_end", "role", "origin", "code", "gil", "state", "evidence", "certainty", "host", "version_from"}
+    keep = {"kind", "source", "status", "stack_end", "method", "role", "origin", "code", "gil", "state", "evidence", "certainty", "host", "version_from"}
     count = iter(range(10 ** 9))
 
     def change(value, key=None):

@@ -111,7 +111,11 @@ def check_traced(fixture, other, tids):
     tracer = subprocess.Popen(["/usr/bin/python3", "-c", TRACER] + [str(tid) for tid in tids], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         check(tracer.stdout.readline() == b"traces\n", "the tracer cannot trace")
-        report = json_report("attach", "--pids", "%d,%d" % (fixture.pid, other.pid), expect=1)
+        # As long as its threads sleep, nothing has to be stopped.
+        rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
+        check(rank["status"] == "complete" and rank["threads_stopped"] == 0, "the rank is %s: %r" % (rank["status"], rank["problems"]))
+        compare(fixture.ready, rank, "without a stop")
+        report = json_report("attach", "--pids", "%d,%d" % (fixture.pid, other.pid), "--stop", "always", expect=1)
         rank = only_rank(report, fixture.pid)
         problems = problems_of(rank)
         check(rank["status"] != "complete", "the rank is %s" % rank["status"])
@@ -208,16 +212,22 @@ def case_zombie_main_thread(directory):
 
 
 def case_vfork(directory):
-    """The parent cannot be stopped (state D): the tool waits for a bounded time, and the parent continues afterwards."""
+    """The parent cannot be stopped (state D): without a stop it is read as any thread that sleeps. With one the tool waits for a bounded
+    time, and shows what /proc tells. The parent continues afterwards."""
     with native("vfork") as fixture:
-        status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json")
-        check(status in (1, 2), "status %d: %r" % (status, err))
-        rank = only_rank(json.loads(out), fixture.pid)
-        check(rank["status"] == "partial", "the rank is %s: %r" % (rank["status"], rank["problems"]))
-        thread = next(thread for thread in rank["threads"] if thread["tid"] == fixture.pid)
-        check(thread["state"] == "D", "state %r" % thread["state"])
-        check(str(fixture.pid) in problems_of(rank), "the thread is not named: %r" % rank["problems"])
-        fixture.check_unharmed()
+        for stop in ("auto", "always"):
+            status, out, err = run_tool("attach", "--pids", fixture.pid, "--stop", stop, "--format", "json")
+            check(status in (0, 1, 2), "status %d: %r" % (status, err))
+            rank = only_rank(json.loads(out), fixture.pid)
+            thread = next(thread for thread in rank["threads"] if thread["tid"] == fixture.pid)
+            check(thread["state"] == "D", "state %r" % thread["state"])
+            if stop == "auto":
+                check(rank["status"] == "complete" and rank["method"] == "without-stop", "the rank is %s: %s, %r" % (rank["status"], rank["method"], rank["problems"]))
+                check(thread["stack_end"] == "complete" and any(frame.get("function") == "main" for frame in thread["frames"]), "frames: %r" % thread["frames"])
+            else:
+                check(rank["status"] == "partial", "the rank is %s: %r" % (rank["status"], rank["problems"]))
+                check(str(fixture.pid) in problems_of(rank), "the thread is not named: %r" % rank["problems"])
+            fixture.check_unharmed()
         with open("/proc/%d/task/%d/children" % (fixture.pid, fixture.pid), encoding="utf-8") as children:
             child = int(children.read().split()[0])
         os.kill(child, signal.SIGKILL)

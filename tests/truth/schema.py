@@ -4,7 +4,9 @@ import re
 ROLES = {"main", "python", "autograd", "nccl-watchdog", "nccl-heartbeat", "nccl-monitor", "nccl-proxy", "nccl-ras", "nccl-service", "gloo-loop",
          "gloo-worker", "tcp-store", "data-loader", "checkpoint", "cuda", "openmp", "jit-compile", "grpc", "profiler", "rpc", "mpi", "xla",
          "elastic", "logging", "idle-pool", "native"}
-ENDS = {"complete", "no-unwind-info", "memory-unavailable", "repeated-frame", "depth-limit"}
+ENDS = {"complete", "no-unwind-info", "memory-unavailable", "repeated-frame", "depth-limit", "registers-unknown"}
+# None: of a dump, or in a report of an earlier version.
+METHODS = {"live": ("stopped", "partly-stopped", "without-stop", None), "core": ("core", None), "dump": (None,)}
 REASONS = {"data-loading", "checkpoint-io", "file-io", "network-io", "user-code", "python-lock", "native-lock", "subprocess", "debugger", "stopped",
            "compiling", "gpu-wait", "garbage-collection", "exception", "crashed", "missing", "worker-dead", "collective-mismatch",
            "process-group-order", "unmatched-p2p", "store-wait", "behind"}
@@ -61,7 +63,7 @@ TOOL = {"name": one_of("rankstacks"), "version": text}
 RANK = {"rank": or_null(number), "world_size": or_null(number), "local_rank": or_null(number), "coordinates": or_null(numbers), "kind": one_of("rank", "child"), "parent": or_null(number),
         "host": text, "pid": number, "source": text, "captured_offset_ms": or_null(real), "path": or_null(text), "executable": or_null(text),
         "command": list_of(text), "python": anything, "status": one_of("complete", "partial", "failed"), "problems": list_of(anything),
-        "stopped_ms": or_null(real), "signal": anything, "threads": list_of(anything), "activity": anything}
+        "method": or_null(text), "stopped_ms": or_null(real), "threads_stopped": or_null(number), "signal": anything, "threads": list_of(anything), "activity": anything}
 IDENTITY = {"boot_id": text, "pid_namespace": number}
 ACTIVITY = {"kind": one_of("in-collective", "in-barrier", "in-p2p", "in-store-wait", "computing", "idle", *REASONS), "summary": text, "operation": or_null(text),
             "group": or_null(text), "peer": or_null(number), "moves": or_null(boolean), "tid": number, "frame": number}
@@ -226,10 +228,16 @@ class Checker:
             self.errors.append("%s does not say what the dump of %r lacks" % (where, rank["dumped_by"]))
         if rank["status"] == "failed" and (rank["threads"] or not rank["problems"]):
             self.errors.append("%s has failed, with %d threads and %d problems" % (where, len(rank["threads"]), len(rank["problems"])))
-        if rank["status"] != "failed" and live and rank["stopped_ms"] is None:
-            self.errors.append("%s is live and was never stopped" % where)
-        if not live and rank["stopped_ms"] is not None:
-            self.errors.append("%s is no live process and has stopped_ms" % where)
+        if rank["status"] != "failed" and rank["method"] not in METHODS.get(rank["source"], ()):
+            self.errors.append("%s, source %s, has method %r" % (where, rank["source"], rank["method"]))
+        if rank["status"] != "failed" and live and (rank["stopped_ms"] is None or (rank["method"] is None) != (rank["threads_stopped"] is None)):
+            self.errors.append("%s is live, and does not say what was stopped" % where)
+        if not live and (rank["stopped_ms"] is not None or rank["threads_stopped"] is not None):
+            self.errors.append("%s is no live process, and says what was stopped" % where)
+        if rank["method"] == "without-stop" and (rank["threads_stopped"] != 0 or rank["stopped_ms"] != 0):
+            self.errors.append("%s was not stopped, with %r threads for %r ms" % (where, rank["threads_stopped"], rank["stopped_ms"]))
+        if rank["method"] in ("stopped", "partly-stopped") and rank["threads_stopped"] == 0 and not any(thread.get("state") == "D" for thread in rank["threads"]):
+            self.errors.append("%s: %s, and no thread was" % (where, rank["method"]))
         tids = set()
         for thread in rank["threads"]:
             place = "%s tid %s" % (where, thread.get("tid") if isinstance(thread, dict) else "?")

@@ -73,7 +73,7 @@ class Job:
 
 def chosen(*arguments):
     """{pid: rank} of the report."""
-    return {rank["pid"]: rank["rank"] for rank in json_report("attach", *arguments)["ranks"]}
+    return {rank["pid"]: rank["rank"] for rank in json_report("attach", "--stop", "always", *arguments)["ranks"]}
 
 
 def numbered(job):

@@ -64,7 +64,7 @@ def case_other_thread_executes_again_and_again(directory):
 
 def case_exec_of_a_file_that_does_not_answer(directory):
     with Stuck("exec") as fixture:
-        rank = sample(fixture.pid, "--samples", 1)
+        rank = sample(fixture.pid, "--samples", 1, "--stop", "always")
         check(rank["status"] == "failed", "the rank is %s" % rank["status"])
         check("exec" in problems_of(rank) and any(problem["hint"] for problem in rank["problems"]), "problems: %r" % rank["problems"])
         fixture.check_unharmed()

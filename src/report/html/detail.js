@@ -87,6 +87,13 @@ function foldedThread(t, open) {
   return box;
 }
 
+function stoppedFor(rank, count) {
+  if (rank.stopped_ms === undefined) return "";
+  if (rank.threads_stopped === 0) return "not stopped";
+  const some = rank.threads_stopped < count ? `, ${rank.threads_stopped} of ${count} threads` : "";
+  return `${rank.stopped_ms} ms${some}`;
+}
+
 function rankDetail(r) {
   const rank = report.ranks[r], all = [];
   for (let t = threads.first[r]; t < threads.first[r + 1]; t++) all.push(t);
@@ -99,8 +106,8 @@ function rankDetail(r) {
       ["child of", rank.child_of >= 0 ? rankLink(rank.child_of) : ""],
       ["children", children.length ? children.map(c => [rankLink(c), " "]) : ""], ["source", text(rank.source)],
       ["file", text(rank.path)], ["status", text(rank.status)], ["Python", text(rank.python)],
-      ["stopped for", rank.stopped_ms === undefined ? "" : `${rank.stopped_ms} ms`],
-      ["stopped at", rank.offset_ms === undefined ? "" : `+${rank.offset_ms} ms`], ["command", text(rank.command)]
+      ["stopped for", stoppedFor(rank, all.length)],
+      ["read at", rank.offset_ms === undefined ? "" : `+${rank.offset_ms} ms`], ["command", text(rank.command)]
     ]),
     noteList(texts(rank.death)), problems.map(problemBox),
     rank.gpus ? [make("h3", {}, "GPUs"), make("pre", {class: "lines"}, texts(rank.gpus).join("\n"))] : null,

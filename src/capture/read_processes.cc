@@ -1,0 +1,103 @@
+#include "capture/read_processes.h"
+
+#include <memory>
+
+#include "base/memory_limit.h"
+#include "base/workers.h"
+#include "capture/finish_job.h"
+#include "capture/no_suspension.h"
+#include "target/limited_target.h"
+
+namespace rankstacks::capture {
+namespace {
+
+// What is read of a process while it stands still. It may run several times: the last one counts.
+void walk(RankStacks& rank, const target::LiveTarget& target,
+          const std::vector<python::RuntimeCandidate>& interpreters) {
+  rank.snapshot.problems = *rank.problems_before;
+  rank.snapshot.status = Status::kComplete;
+  rank.snapshot.python_version.reset();
+  rank.python.reset();
+  read_syscalls(rank);
+  read_exceptions(rank);
+  read_abort_message(rank);
+  const auto until = target.stopped_until();
+  if (until) read_python(rank, interpreters, *until, "2 s of reading");
+  else read_python(rank, interpreters, Deadline::after(rank.time_left));
+  if (rank.recording)
+    rank.recording->read_more(target::LimitedTarget(target, until ? *until : Deadline::after(rank.time_left)));
+}
+
+void note_how(RankSnapshot& snapshot, const target::LiveTarget& target) {
+  snapshot.problems.insert(snapshot.problems.begin(), target.problems().begin(), target.problems().end());
+  for (const Problem& cut : target.cuts()) {
+    snapshot.problems.push_back(cut);
+    snapshot.status = Status::kPartial;
+  }
+  snapshot.method = target.method();
+  snapshot.stopped_ms = target.stopped_ms();
+  snapshot.threads_stopped = target.threads_stopped();
+}
+
+}  // namespace
+
+void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits) const {
+  RankStacks& rank = live.ranks[i];
+  target::LiveTarget& target = *live.targets[i];
+  target::StopChoice choice{.policy = policy_};
+  if (const auto needed = needed_.find(target.pid()); needed != needed_.end())
+    choice.needed.assign(needed->second.begin(), needed->second.end());
+  if (!rank.problems_before) rank.problems_before = rank.snapshot.problems;
+  const auto captured = target.capture([&] { walk(rank, target, *live.interpreters[i]); }, limits, choice);
+  if (!captured) {
+    if (target.holds_copy()) return;  // of a process that has ended since: what was read of it before stays
+    note_how(rank.snapshot, target);
+    fail_rank(rank, captured.error());
+    rank.snapshot.method.reset();
+    live.targets[i] = nullptr;
+    return;
+  }
+  note_how(rank.snapshot, target);
+  rank.stacks.clear();
+  // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
+  target::proc::Descriptors descriptors(target.pid());
+  for (auto& call : rank.syscalls)
+    if (call && call->fd) call->fd_target = descriptors.describe(*call->fd);
+}
+
+void ProcessReader::read_all(LiveRanks& live, const std::vector<std::size_t>& which) const {
+  const NoSuspension none_is_left_stopped;
+  const std::size_t copies = share_of_memory(options_.memory, MemoryUse::kCopies);
+  const auto pool = std::make_shared<target::CopyPool>(copies / 2);
+  const target::CopyLimits limits = target::CopyLimits::share(copies, live.ranks.size(), pool);
+  run_on_fresh_threads(which.size(), [&](std::size_t n) { read_one(live, which[n], limits); });
+}
+
+void ProcessReader::read(LiveRanks& live) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < live.targets.size(); ++i)
+    if (live.targets[i] != nullptr) all.push_back(i);
+  read_all(live, all);
+}
+
+bool ProcessReader::read_again(LiveRanks& live) {
+  if (policy_ != target::StopPolicy::kAuto) return false;
+  std::vector<std::size_t> which;
+  for (std::size_t i = 0; i < live.ranks.size(); ++i) {
+    const RankStacks& rank = live.ranks[i];
+    if (!rank.target || live.targets[i] == nullptr || live.targets[i]->does_not_answer()) continue;
+    const auto threads = rank.target->threads();
+    bool any = false;
+    for (std::size_t t = 0; t < rank.stacks.size(); ++t) {
+      if (rank.stacks[t].end != StackEnd::kRegistersUnknown) continue;
+      any |= needed_[live.targets[i]->pid()].insert(threads[t].tid).second;
+    }
+    if (any) which.push_back(i);
+  }
+  if (which.empty()) return false;
+  read_all(live, which);
+  unwind_ranks(live.ranks, options_);
+  return true;
+}
+
+}  // namespace rankstacks::capture

@@ -1,0 +1,46 @@
+// Reads the processes of a sample, in parallel, stopping as few of their threads as --stop allows.
+//
+//     read()          no thread is stopped that stands still (target/still_threads.h)
+//     unwind_ranks()  shows which stacks need registers that only a stop tells
+//     read_again()    the processes of these once more, with those threads stopped; their stacks are unwound again
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "capture/capture_job.h"
+#include "capture/rank_stacks.h"
+#include "target/live_target.h"
+
+namespace rankstacks::capture {
+
+// The processes to read, one entry for each.
+struct LiveRanks {
+  explicit LiveRanks(std::size_t count) : ranks(count), targets(count), interpreters(count) {}
+  std::vector<RankStacks> ranks;
+  std::vector<target::LiveTarget*> targets;  // owned by ranks[i].target; nullptr: failed
+  std::vector<const std::vector<python::RuntimeCandidate>*> interpreters;
+};
+
+class ProcessReader {
+ public:
+  ProcessReader(const CaptureOptions& options, target::StopPolicy policy) : options_(options), policy_(policy) {}
+
+  // Afterwards targets[i] is nullptr if that failed for process i; then the rank has the reason.
+  void read(LiveRanks& live);
+
+  // After unwind_ranks(). Returns whether any process was read again. The threads that had to be stopped are stopped at
+  // once in later samples.
+  bool read_again(LiveRanks& live);
+
+ private:
+  void read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits) const;
+  void read_all(LiveRanks& live, const std::vector<std::size_t>& which) const;
+
+  const CaptureOptions& options_;
+  target::StopPolicy policy_;
+  std::unordered_map<Pid, std::unordered_set<Tid>> needed_;
+};
+
+}  // namespace rankstacks::capture

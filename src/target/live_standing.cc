@@ -1,0 +1,278 @@
+// The part of LiveTarget that reads a process without stopping it, or with a stop of those threads alone that do not
+// stand still (still_threads.h).
+//
+// A reading is an attempt. The reader notes the run counts and registers of all threads, has the tracer stop those that
+// run, copies, and compares the run counts of the others. If these are equal, the copy is of one moment. If not, the
+// reader makes it anew: at first in the hope that those threads sleep by now, then with them stopped as
+// well. It is always the whole process that stands still, stopped or not; so it does not matter what the threads that
+// ran could have changed.
+#include <fmt/format.h>
+#include <algorithm>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/hurry.h"
+#include "target/live_target.h"
+#include "target/ready_memory.h"
+#include "target/stop_requests.h"
+#include "target/stopped_process.h"
+#include "target/thread_pointer.h"
+
+namespace rankstacks::target {
+namespace {
+
+// Where threads wake up every few milliseconds, the second attempt has stopped them; each further one stops those that
+// none before has met.
+constexpr int kMaxAttempts = 5;
+// Between two attempts that stop nothing: what a thread does between two waits takes less, mostly.
+constexpr std::chrono::milliseconds kPause{1};
+
+constexpr const char* kRan = "it ran while the process was read, and was not stopped for that";
+
+// The same as ran_since(), without waiting for anything: the reader was abandoned.
+std::vector<Tid> moved_since(Pid pid, const SeenThreads& seen) {
+  const bool waits = std::any_of(seen.threads.begin(), seen.threads.end(),
+                                 [](const SeenThread& t) { return t.count.of == RunCount::Of::kSwitches; });
+  if (!waits) return ran_since(pid, seen);
+  std::vector<Tid> all;
+  for (const SeenThread& thread : seen.threads) all.push_back(thread.tid);
+  return all;
+}
+
+bool has_ended(const ThreadInfo& thread) { return thread.state == 'Z' || thread.state == 'X'; }
+
+}  // namespace
+
+// What the reader and the tracer of one capture share; each uses it while the other waits.
+struct LiveTarget::Standing {
+  const std::function<void()>& walk;
+  const StopChoice& choice;
+  std::chrono::steady_clock::time_point end;
+  StopRequests requests = {};
+
+  SeenThreads seen = {};
+  std::unordered_set<Tid> to_stop = {};                   // those to stop in the next attempt
+  std::unordered_map<Tid, Registers> stopped = {};        // those that are stopped
+  std::unordered_map<Tid, std::string> not_stopped = {};  // why not, of those that were to be stopped
+  std::unordered_set<Tid> moved = {};                     // that may have run during the last attempt
+  bool same_threads = true;                               // whether none was created or ended in it
+  std::chrono::system_clock::time_point at = {};          // of its proof
+  bool was_read = false;                                  // memory_ has what an attempt has read
+  bool placed = false;                                    // threads_ has the registers of the last attempt
+  bool is_done = false;                                   // nothing moved, or nothing that can be stopped
+  std::optional<Error> error = {};                        // the process is not what it was
+
+  bool may_stop() const { return choice.policy == StopPolicy::kAuto; }
+  bool is_stoppable(Tid tid) const { return may_stop() && !not_stopped.contains(tid); }
+  // Whether to stop all threads after all: an attempt more would not do, or none has read anything.
+  bool is_to_be_stopped(const std::vector<ThreadInfo>& threads) const {
+    if (!may_stop()) return false;
+    return !is_done || std::all_of(threads.begin(), threads.end(),
+                                   [&](const ThreadInfo& t) { return moved.contains(t.tid) || has_ended(t); });
+  }
+  void note_moved(const std::vector<Tid>& ran) {
+    moved.clear();
+    for (const Tid tid : ran)
+      if (!stopped.contains(tid)) moved.insert(tid);
+  }
+  bool is_time_over() const { return std::chrono::steady_clock::now() >= end; }
+};
+
+// By the tracer, while the reader waits.
+void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Standing& standing) {
+  if (auto stopped = held.stop_also(start_ticks_, tids); !stopped) standing.error = stopped.error();
+  for (const StoppedProcess::Thread& thread : held.threads()) {
+    if (standing.stopped.contains(thread.tid)) continue;
+    const auto registers = thread.stopped ? held.registers(thread.tid) : Result<Registers>(Registers());
+    if (thread.stopped && registers) standing.stopped.emplace(thread.tid, *registers);
+    else standing.not_stopped[thread.tid] = thread.stopped ? registers.error().what : thread.problem;
+  }
+}
+
+// The threads that run, or that a stop is known to be needed for.
+std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
+  std::vector<Tid> wanted;
+  for (const SeenThread& thread : standing.seen.threads) {
+    if (standing.stopped.contains(thread.tid) || !standing.is_stoppable(thread.tid)) continue;
+    const auto info =
+        std::find_if(threads_.begin(), threads_.end(), [&](const auto& t) { return t.tid == thread.tid; });
+    // Of a thread that a signal has stopped, /proc does not tell whether the call that it names is over.
+    const bool by_signal = info != threads_.end() && info->state == 'T';
+    if (!thread.registers || by_signal || standing.to_stop.contains(thread.tid)) wanted.push_back(thread.tid);
+  }
+  return wanted;
+}
+
+// Has these threads stopped. False: the time is over, or the process is another one.
+bool LiveTarget::stop_movers(LeavableThread& reader, Standing& standing, const std::vector<Tid>& wanted) {
+  if (!wanted.empty()) {
+    if (!standing.requests.ask(wanted) || standing.error) return false;
+    hurry();  // threads are held from now on
+  }
+  std::optional<std::size_t> count;
+  reader.blocking([&, pid = pid_] { count = number_of_threads(pid); });
+  standing.same_threads = count == standing.seen.threads.size();
+  return true;
+}
+
+// The threads with the registers that are known of them.
+void LiveTarget::place_standing(LeavableThread& reader, const Standing& standing) {
+  std::unordered_map<Tid, const SeenThread*> seen;
+  for (const SeenThread& thread : standing.seen.threads) seen.emplace(thread.tid, &thread);
+  std::erase_if(threads_,
+                [&](const ThreadInfo& t) { return !seen.contains(t.tid) || (t.tid != pid_ && has_ended(t)); });
+  std::vector<std::pair<ThreadInfo*, Address>> pointers;
+  std::vector<Range> heads;
+  for (ThreadInfo& thread : threads_) {
+    if (has_ended(thread)) {
+      thread.problem = "it has ended; the process continues in its other threads";
+      continue;
+    }
+    if (const auto stopped = standing.stopped.find(thread.tid); stopped != standing.stopped.end()) {
+      thread.registers = stopped->second;
+      continue;
+    }
+    thread.registers = seen.at(thread.tid)->registers;
+    // A worker of io_uring is a thread of the process that never leaves the kernel.
+    if (thread.registers && thread.registers->sp() == 0 && thread.registers->pc() == 0) thread.registers.reset();
+    if (thread.state == 'D') add_kernel_place(thread, reader);
+    const auto& pointer = seen.at(thread.tid)->pointer;
+    if (!thread.registers || !pointer) continue;
+    pointers.emplace_back(&thread, *pointer);
+    heads.push_back(head_of_descriptor(*pointer));
+  }
+  memory_.fetch_pages(heads);
+  for (const auto& [thread, pointer] : pointers)
+    if (is_thread_descriptor(*this, pointer)) thread->registers->fs_base = pointer;
+}
+
+// One attempt. False: no further one can succeed. What blocking calls use are variables of this function.
+bool LiveTarget::read_once(LeavableThread& reader, Standing& standing) {
+  std::vector<Tid> tids;
+  for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
+  SeenThreads seen;
+  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids); });
+  standing.seen = seen;
+  if (seen.refused != 0) return false;
+  const std::vector<Tid> wanted = threads_to_stop(standing);
+  const auto read_all = [&] {
+    place_standing(reader, standing);
+    standing.placed = true;
+    read_process(reader);
+    standing.walk();
+  };
+  // What is read before a stop is of several moments, and shows which memory to copy: most of the work, and of the
+  // waiting for pages, is done by the time when the threads stop.
+  if (!wanted.empty() && !standing.was_read) {
+    read_all();
+    standing.was_read = true;
+  }
+  if (!stop_movers(reader, standing, wanted)) return false;
+  standing.at = std::chrono::system_clock::now();
+  if (standing.was_read && !memory_.refresh()) return false;
+  read_all();
+  standing.was_read = true;
+
+  std::vector<Tid> ran;
+  std::optional<std::size_t> count;
+  reader.blocking([&, pid = pid_] {
+    ran = ran_since(pid, seen);
+    count = number_of_threads(pid);
+  });
+  standing.note_moved(ran);
+  standing.same_threads = standing.same_threads && count == seen.threads.size();
+  standing.is_done = standing.same_threads && std::none_of(standing.moved.begin(), standing.moved.end(), [&](Tid tid) {
+                       return standing.is_stoppable(tid) || !standing.may_stop();
+                     });
+  return !standing.is_done;
+}
+
+// On the reader's thread.
+void LiveTarget::read_standing(LeavableThread& reader, Standing& standing) {
+  for (int attempt = 0; attempt < kMaxAttempts && !standing.is_time_over(); ++attempt) {
+    if (attempt > 0) {
+      standing.placed = false;
+      read_threads();
+    }
+    if (!read_once(reader, standing)) break;
+    // The first time a thread may just have done what it does once a second. If others are held, they do not wait for
+    // it.
+    if (attempt > 0 || !standing.stopped.empty()) standing.to_stop = standing.moved;
+    if (standing.stopped.empty()) std::this_thread::sleep_for(kPause);
+  }
+  standing.requests.finish();
+}
+
+// What was read of threads that ran is of more than one moment.
+void LiveTarget::drop_moved(const Standing& standing) {
+  std::size_t dropped = 0;
+  for (ThreadInfo& thread : threads_) {
+    const auto why = standing.not_stopped.find(thread.tid);
+    if (standing.placed && !standing.moved.contains(thread.tid)) continue;
+    if (has_ended(thread)) continue;
+    ++dropped;
+    thread.registers.reset();
+    thread.problem = why != standing.not_stopped.end() ? why->second : kRan;
+  }
+  if (dropped > 0 || !standing.same_threads)
+    cuts_.push_back(
+        {fmt::format("{} while it was read: what is shown of its memory, Python's frames and locks among "
+                     "it, may be of more than one moment",
+                     dropped > 0 ? fmt::format("{} of its {} threads ran", dropped, threads_.size())
+                                 : std::string("threads were created or ended")),
+         standing.may_stop() ? std::nullopt : std::optional<std::string>("--stop auto stops those threads alone")});
+}
+
+Result<bool> LiveTarget::capture_standing(const proc::Stat& before, const std::function<void()>& walk,
+                                          const CopyLimits& limits, const StopChoice& choice) {
+  const auto started = std::chrono::steady_clock::now();
+  Standing standing{.walk = walk, .choice = choice, .end = started + limits.longest};
+  standing.to_stop.insert(choice.needed.begin(), choice.needed.end());
+  std::optional<StoppedProcess> held;
+  drop_copy(limits);
+  memory_.reserve(usual_copy(threads_.size()));
+  std::vector<std::byte> held_heap;
+  LeavableThread reader([&] { held_heap = warm_heap(); });
+  memory_.open(memory_tid_, &reader);
+  stopped_until_ = Deadline::at(standing.end);
+  reader.start([&] { read_standing(reader, standing); });
+  while (const auto tids = standing.requests.next(standing.end)) {
+    if (!held) held.emplace(pid_);
+    grant(*held, *tids, standing);
+    standing.requests.answer();
+  }
+  const bool in_time = reader.wait_until(standing.end);
+  if (!in_time) memory_.end_fetching();
+  const auto after = proc::stat_of(pid_, memory_tid_);
+  if (held) stopped_ms_ += held->resume();
+  threads_stopped_ = standing.stopped.size();
+  const auto no_more = [this] {
+    memory_.close();
+    stopped_until_.reset();
+  };
+  if (in_time && standing.error) {
+    no_more();
+    return fail(*standing.error);
+  }
+  if (in_time && standing.is_to_be_stopped(threads_)) {
+    no_more();
+    return false;
+  }
+  if (in_time && standing.seen.refused != 0) {
+    no_more();
+    return fail(attach_error(pid_, standing.seen.refused));
+  }
+  auto ended = end_capture(reader, before, after, {started, in_time, walk, limits.longest});
+  if (!ended) return fail(ended.error());
+  // What was read by then of threads that have not run since the attempt began is theirs.
+  if (!in_time && !standing.is_done && standing.placed) standing.note_moved(moved_since(pid_, standing.seen));
+  captured_at_ = standing.placed ? standing.at : std::chrono::system_clock::now();
+  method_ = threads_stopped_ == 0                 ? ReadMethod::kWithoutStop
+            : threads_stopped_ == threads_.size() ? ReadMethod::kStopped
+                                                  : ReadMethod::kPartlyStopped;
+  drop_moved(standing);
+  return true;
+}
+
+}  // namespace rankstacks::target

@@ -1,0 +1,34 @@
+#include "target/thread_pointer.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <array>
+
+namespace rankstacks::target {
+namespace {
+
+// struct pthread of glibc 2.17 to 2.42: `tid` at 720, `robust_prev` at 728, then the head.
+constexpr Address kHeadInDescriptor = 736;
+constexpr std::size_t kTcb = 0, kSelf = 2;  // words
+using DescriptorHead = std::array<Address, 3>;
+
+}  // namespace
+
+std::optional<Address> supposed_thread_pointer(Tid tid) {
+  Address head = 0;
+  std::size_t size = 0;
+  if (syscall(SYS_get_robust_list, tid, &head, &size) != 0 || size != sizeof(robust_list_head) ||
+      head <= kHeadInDescriptor)
+    return std::nullopt;
+  return head - kHeadInDescriptor;
+}
+
+bool is_thread_descriptor(const Target& memory, Address at) {
+  const auto words = memory.read_value<DescriptorHead>(at);
+  return words && (*words)[kTcb] == at && (*words)[kSelf] == at;
+}
+
+Range head_of_descriptor(Address at) { return {at, at + sizeof(DescriptorHead)}; }
+
+}  // namespace rankstacks::target

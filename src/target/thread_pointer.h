@@ -1,0 +1,28 @@
+// The thread pointers (fs_base) of threads that are not stopped.
+//
+// /proc does not show the register. But glibc registers each thread's list of robust mutexes, whose head is a member of
+// the thread's descriptor, and the thread pointer is the address of that descriptor: get_robust_list(2) returns the
+// address of any thread's head, with the rights that reading its memory needs. The first and the third word of the
+// descriptor are its own address (nptl/descr.h, tcbhead_t: `tcb` and `self`), which confirms it.
+//
+// musl registers the list only for a thread that locks a robust mutex, and Go never does: such thread pointers remain
+// unknown.
+#pragma once
+
+#include <optional>
+
+#include "target/target.h"
+
+namespace rankstacks::target {
+
+// The address that the descriptor of a thread has if it is glibc's; std::nullopt: the kernel does not tell, or the
+// thread has registered nothing.
+std::optional<Address> supposed_thread_pointer(Tid tid);
+
+// Whether the descriptor at this address, read from `memory`, has its own address in both places.
+bool is_thread_descriptor(const Target& memory, Address at);
+
+// What is_thread_descriptor() reads.
+Range head_of_descriptor(Address at);
+
+}  // namespace rankstacks::target

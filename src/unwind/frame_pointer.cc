@@ -1,0 +1,175 @@
+#include "unwind/frame_pointer.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "target/instruction_shape.h"
+#include "unwind/stack_walk.h"
+#include "unwind/vetted_tables.h"
+
+namespace rankstacks::unwind {
+namespace {
+
+using target::InstructionShape;
+using Map = InstructionShape::Map;
+
+constexpr unsigned kStackRegister = 4, kFrameRegister = 5;  // in the processor's numbering
+constexpr std::int64_t kSlot = 8, kStackAlignment = 16;
+constexpr std::size_t kLongestFunction = 256u << 10;
+
+enum class Effect {
+  kNone,
+  kMoves,       // rsp, by `amount`, upwards
+  kSets,        // rsp, to `amount` below rbp
+  kSavesFrame,  // push %rbp
+  kSetsFrame,   // mov %rsp,%rbp
+  kLeaves,      // leave; pop %rbp: the frame pointer is the caller's from here on
+  kEndsBlock,   // ret, jmp: what follows is reached from elsewhere
+  kUnknown,
+};
+struct EffectOf {
+  Effect effect = Effect::kNone;
+  std::int64_t amount = 0;
+};
+
+// Instructions whose destination is rsp, and has ModRM: those of compiled code.
+EffectOf of_stack_register(const InstructionShape& i) {
+  const bool writes_rm = i.mod == 3 && i.rm == kStackRegister, writes_reg = i.reg == kStackRegister;
+  if ((i.opcode == 0x81 || i.opcode == 0x83) && writes_rm) {
+    if (i.reg == 0) return {Effect::kMoves, i.immediate};
+    if (i.reg == 5) return {Effect::kMoves, -i.immediate};
+    return {i.reg == 7 ? Effect::kNone : Effect::kUnknown};  // 7: cmp
+  }
+  if (i.opcode == 0x8d && writes_reg) {
+    if (i.base == static_cast<int>(kStackRegister)) return {Effect::kMoves, i.displacement};
+    if (i.base == static_cast<int>(kFrameRegister)) return {Effect::kSets, -std::int64_t{i.displacement}};
+    return {Effect::kUnknown};
+  }
+  // mov %rbp,%rsp
+  if ((i.opcode == 0x89 && writes_rm && i.reg == kFrameRegister) ||
+      (i.opcode == 0x8b && writes_reg && i.mod == 3 && i.rm == kFrameRegister))
+    return {Effect::kSets, 0};
+  const bool compares = (i.opcode >= 0x38 && i.opcode <= 0x3b) || i.opcode == 0x84 || i.opcode == 0x85;
+  const bool to_rm = i.opcode < 0x40 ? (i.opcode & 7) < 2 : i.opcode == 0x89 || i.opcode == 0x87 || i.opcode == 0xc7;
+  const bool to_reg = i.opcode < 0x40 ? (i.opcode & 7) == 2 || (i.opcode & 7) == 3
+                                      : i.opcode == 0x8b || i.opcode == 0x87 || i.opcode == 0x63 || i.opcode == 0x69 ||
+                                            i.opcode == 0x6b;
+  const bool shifts = i.opcode == 0xc1 || i.opcode == 0xd1 || i.opcode == 0xd3 || i.opcode == 0xf7;
+  if (!compares && ((to_rm && writes_rm) || (to_reg && writes_reg) || (shifts && writes_rm))) return {Effect::kUnknown};
+  return {};
+}
+
+EffectOf of_one_byte(const InstructionShape& i) {
+  if (i.opcode == 0x55 && !i.rex_b) return {Effect::kSavesFrame, -kSlot};
+  if (i.opcode >= 0x50 && i.opcode <= 0x57) return {Effect::kMoves, -kSlot};
+  if (i.opcode == 0x5d && !i.rex_b) return {Effect::kLeaves};
+  if (i.opcode == 0x5c && !i.rex_b) return {Effect::kUnknown};  // pop %rsp
+  if (i.opcode >= 0x58 && i.opcode <= 0x5f) return {Effect::kMoves, kSlot};
+  switch (i.opcode) {
+    case 0x68:
+    case 0x6a:
+    case 0x9c: return {Effect::kMoves, -kSlot};
+    case 0x9d: return {Effect::kMoves, kSlot};
+    case 0xc9: return {Effect::kLeaves};
+    case 0xc2:
+    case 0xc3:
+    case 0xe9:
+    case 0xeb: return {Effect::kEndsBlock};
+    case 0xc8:
+    case 0xbc: return {i.opcode == 0xbc && i.rex_b ? Effect::kNone : Effect::kUnknown};  // enter; mov $N,%rsp
+    case 0x94: return {i.rex_b ? Effect::kNone : Effect::kUnknown};                      // xchg %rax,%rsp
+    default: break;
+  }
+  if (!i.has_modrm) return {};
+  if (i.opcode == 0x8f) return {i.mod == 3 && i.rm == kStackRegister ? Effect::kUnknown : Effect::kMoves, kSlot};
+  if (i.opcode == 0xff && (i.reg & 7) == 6) return {Effect::kMoves, -kSlot};
+  if (i.opcode == 0xff && (i.reg & 7) == 4) return {Effect::kEndsBlock};
+  const bool from_stack = (i.opcode == 0x89 && i.mod == 3 && i.rm == kFrameRegister && i.reg == kStackRegister) ||
+                          (i.opcode == 0x8b && i.mod == 3 && i.reg == kFrameRegister && i.rm == kStackRegister);
+  if (from_stack) return {Effect::kSetsFrame};
+  return of_stack_register(i);
+}
+
+EffectOf effect_of(const InstructionShape& i) {
+  if (i.map == Map::kOneByte) return of_one_byte(i);
+  if (i.map == Map::kOther) return {};
+  if (i.opcode == 0xa0 || i.opcode == 0xa8) return {Effect::kMoves, -kSlot};  // push %fs, %gs
+  if (i.opcode == 0x0b) return {Effect::kEndsBlock};                          // ud2
+  const bool writes_register = (i.opcode >= 0x40 && i.opcode <= 0x4f) || i.opcode == 0xaf ||
+                               (i.opcode >= 0xb6 && i.opcode <= 0xbf && i.opcode != 0xba);  // cmov, imul, movzx, movsx
+  return {writes_register && i.reg == kStackRegister ? Effect::kUnknown : Effect::kNone};
+}
+
+// How far rsp is below rbp at `stop`, an offset in the code of a whole function; std::nullopt: not known.
+std::optional<std::int64_t> distance_at(std::span<const std::uint8_t> code, std::size_t stop) {
+  enum class Part { kBefore, kSaved, kBody } part = Part::kBefore;
+  std::int64_t distance = 0;
+  std::optional<std::int64_t> usual;  // in the function's body; known from the first jump, call or return on
+  std::optional<std::int64_t> found;
+  for (std::size_t at = 0; at < code.size();) {
+    if (at == stop && part == Part::kBody) found = distance;
+    const auto shape = target::shape_of_instruction(code.subspan(at));
+    if (!shape) return std::nullopt;
+    at += shape->length;
+    const auto [effect, amount] = effect_of(*shape);
+    if (effect == Effect::kUnknown) return std::nullopt;
+    if (part == Part::kBefore) {
+      if (effect == Effect::kSavesFrame) part = Part::kSaved;
+      else if (effect != Effect::kNone && effect != Effect::kEndsBlock) return std::nullopt;
+      continue;
+    }
+    if (part == Part::kSaved) {
+      if (effect == Effect::kSetsFrame) part = Part::kBody;
+      else if (effect != Effect::kNone) return std::nullopt;
+      continue;
+    }
+    const bool branches = shape->map == Map::kOneByte
+                              ? shape->opcode == 0xe8 || (shape->opcode >= 0x70 && shape->opcode <= 0x7f) ||
+                                    (shape->opcode == 0xff && ((shape->reg & 7) == 2 || (shape->reg & 7) == 4))
+                              : shape->map == Map::kTwoByte && shape->opcode >= 0x80 && shape->opcode <= 0x8f;
+    if (!usual && (branches || effect == Effect::kEndsBlock)) usual = distance;
+    if (effect == Effect::kMoves || effect == Effect::kSavesFrame) distance -= amount;
+    if (effect == Effect::kSets) distance = amount;
+    if (effect == Effect::kEndsBlock) distance = *usual;
+    if (effect == Effect::kSetsFrame || distance < 0) return std::nullopt;
+  }
+  if (stop == code.size() && part == Part::kBody) found = distance;  // behind a call that does not return
+  return found;
+}
+
+// Whether a call behind which this return address is may have led to the function: a direct call of it, or one through
+// a stub of the linker's or a pointer.
+bool may_call(const target::Target& target, Address return_address, Address function) {
+  if (!follows_call(target, return_address, 0)) return false;
+  const auto called = called_before(target, return_address);
+  if (!called || *called == function) return true;
+  std::array<std::uint8_t, 8> stub{};
+  if (!target.read_exact(*called, std::as_writable_bytes(std::span(stub)))) return false;
+  constexpr std::array<std::uint8_t, 4> kEndbr = {0xf3, 0x0f, 0x1e, 0xfa};
+  std::size_t at = std::equal(kEndbr.begin(), kEndbr.end(), stub.begin()) ? kEndbr.size() : 0;
+  if (stub[at] == 0xf2) ++at;                       // bnd
+  return stub[at] == 0xff && stub[at + 1] == 0x25;  // jmp *N(%rip)
+}
+
+}  // namespace
+
+std::optional<Address> derived_frame_pointer(const target::Target& target, const target::Registers& registers,
+                                             bool exact_pc) {
+  if (registers.has(target::kRbp)) return std::nullopt;
+  const Address pc = registers.pc();
+  const auto function = VettedTables(target).covered(exact_pc ? pc : pc - 1);
+  if (!function || function->size() > kLongestFunction) return std::nullopt;
+  std::vector<std::uint8_t> code(function->size());
+  if (!target.read_exact(function->start, std::as_writable_bytes(std::span(code)))) return std::nullopt;
+  const auto distance = distance_at(code, pc - function->start);
+  if (!distance) return std::nullopt;
+  const Address rbp = registers.sp() + static_cast<Address>(*distance);
+  if (rbp % kStackAlignment != 0 || rbp < registers.sp()) return std::nullopt;
+  const auto return_address = target.read_value<Address>(rbp + kSlot);
+  if (!return_address || !may_call(target, *return_address, function->start)) return std::nullopt;
+  return rbp;
+}
+
+}  // namespace rankstacks::unwind

@@ -1,0 +1,268 @@
+#include "target/still_threads.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "support/child_process.h"
+#include "target/live_target.h"
+#include "target/proc.h"
+
+using namespace rankstacks;
+using namespace rankstacks::target;
+using rankstacks::testing::ChildProcess;
+
+namespace {
+
+void block() {
+  int fds[2];
+  char c;
+  if (pipe(fds) == 0) (void)!read(fds[0], &c, 1);
+}
+
+// Waits, for a bounded time, until all threads of the process are asleep.
+bool all_sleep(pid_t pid, std::size_t threads) {
+  for (int i = 0; i < 100'000; ++i) {
+    const auto tids = proc::tasks_of(pid);
+    const auto sleeps = [&](Tid tid) {
+      const auto stat = proc::stat_of(pid, tid);
+      return stat && stat->state == 'S';
+    };
+    if (tids.size() == threads && std::all_of(tids.begin(), tids.end(), sleeps)) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+Result<std::unique_ptr<LiveTarget>> capture(
+    pid_t pid, const StopChoice& choice, const std::function<void()>& walk = [] {}) {
+  auto target = LiveTarget::prepare(pid, LiveImages());
+  if (!target) return target;
+  Result<void> result;
+  std::thread([&] { result = (*target)->capture(walk, {}, choice); }).join();
+  if (!result) return fail(result.error());
+  return target;
+}
+
+constexpr const char* kNoFile = "skipped: no /proc/PID/task/TID/syscall here";
+
+}  // namespace
+
+TEST_CASE("threads that sleep have not run, and a thread that was woken has", "[still_threads]") {
+  int wake[2];
+  REQUIRE(pipe(wake) == 0);
+  ChildProcess child([&](auto& ready) {
+    std::thread([&] {
+      char c;
+      while (read(wake[0], &c, 1) == 1) {}
+    }).detach();
+    ready();
+    block();
+  });
+  REQUIRE(child.ready());
+  REQUIRE(all_sleep(child.pid(), 2));
+  const auto tids = proc::tasks_of(child.pid());
+  const SeenThreads seen = see_threads(child.pid(), tids);
+  if (seen.refused != 0) {
+    WARN(kNoFile);
+    return;
+  }
+  REQUIRE(seen.threads.size() == 2);
+  CHECK(number_of_threads(child.pid()) == 2);
+  for (const SeenThread& thread : seen.threads) {
+    REQUIRE(thread.registers);
+    CHECK(thread.registers->has(kRsp));
+    CHECK_FALSE(thread.registers->has(kRbp));
+    CHECK_FALSE(thread.registers->has(kRbx));
+  }
+  CHECK(ran_since(child.pid(), seen).empty());
+  REQUIRE(write(wake[1], "x", 1) == 1);
+  for (int i = 0; i < 100'000 && ran_since(child.pid(), seen).empty(); ++i) std::this_thread::yield();
+  CHECK(ran_since(child.pid(), seen) == std::vector<Tid>{tids[1]});
+  close(wake[0]);
+  close(wake[1]);
+}
+
+TEST_CASE("without the kernel's count of runs, the numbers of switches are compared", "[still_threads]") {
+  ChildProcess child([&](auto& ready) {
+    ready();
+    block();
+  });
+  REQUIRE(child.ready());
+  REQUIRE(all_sleep(child.pid(), 1));
+  SeenThreads seen = see_threads(child.pid(), {child.pid()});
+  if (seen.refused != 0) {
+    WARN(kNoFile);
+    return;
+  }
+  REQUIRE(seen.threads.size() == 1);
+  const auto voluntary = proc::thread_status_number(child.pid(), child.pid(), "voluntary_ctxt_switches");
+  const auto others = proc::thread_status_number(child.pid(), child.pid(), "nonvoluntary_ctxt_switches");
+  REQUIRE((voluntary && others));
+  seen.threads[0].count = {RunCount::Of::kSwitches, static_cast<std::uint64_t>(*voluntary + *others)};
+  CHECK(ran_since(child.pid(), seen).empty());
+  --seen.threads[0].count.count;
+  CHECK(ran_since(child.pid(), seen).size() == 1);
+}
+
+TEST_CASE("a process that sleeps is captured without a stop", "[still_threads]") {
+  ChildProcess child([](auto& ready) {
+    for (int i = 0; i < 5; ++i) std::thread(block).detach();
+    ready();
+    block();
+  });
+  REQUIRE(child.ready());
+  REQUIRE(all_sleep(child.pid(), 6));
+  for (const StopPolicy policy : {StopPolicy::kAuto, StopPolicy::kNever}) {
+    int walks = 0;
+    const auto target = capture(child.pid(), {policy, {}}, [&] { ++walks; });
+    REQUIRE(target);
+    if ((*target)->method() == ReadMethod::kStopped) {
+      WARN(kNoFile);
+      return;
+    }
+    CHECK(walks == 1);
+    CHECK((*target)->method() == ReadMethod::kWithoutStop);
+    CHECK((*target)->stopped_ms() == 0);
+    CHECK((*target)->threads_stopped() == 0);
+    CHECK((*target)->cuts().empty());
+    REQUIRE((*target)->threads().size() == 6);
+    for (const ThreadInfo& thread : (*target)->threads()) {
+      CHECK(thread.problem.empty());
+      REQUIRE(thread.registers);
+      CHECK((*target)->read_value<Address>(thread.registers->sp()));
+      // glibc's: the thread pointer is known all the same.
+      CHECK((*target)->read_value<Address>(thread.registers->fs_base) == thread.registers->fs_base);
+    }
+  }
+}
+
+TEST_CASE("threads that are named are stopped, and no others", "[still_threads]") {
+  ChildProcess child([](auto& ready) {
+    for (int i = 0; i < 3; ++i) std::thread(block).detach();
+    ready();
+    block();
+  });
+  REQUIRE(child.ready());
+  REQUIRE(all_sleep(child.pid(), 4));
+  const Tid named = proc::tasks_of(child.pid())[2];
+  const auto target = capture(child.pid(), {StopPolicy::kAuto, {named}});
+  REQUIRE(target);
+  if ((*target)->method() == ReadMethod::kStopped) {
+    WARN(kNoFile);
+    return;
+  }
+  CHECK((*target)->method() == ReadMethod::kPartlyStopped);
+  CHECK((*target)->threads_stopped() == 1);
+  CHECK((*target)->stopped_ms() > 0);
+  for (const ThreadInfo& thread : (*target)->threads()) {
+    REQUIRE(thread.registers);
+    CHECK(thread.registers->has(kRbp) == (thread.tid == named));
+  }
+  CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
+}
+
+TEST_CASE("a copy that was made while a thread ran is dropped, and made again", "[still_threads]") {
+  int wake[2];
+  REQUIRE(pipe(wake) == 0);
+  ChildProcess child([&](auto& ready) {
+    std::thread([&] {
+      char c;
+      while (read(wake[0], &c, 1) == 1) {}
+    }).detach();
+    ready();
+    block();
+  });
+  REQUIRE(child.ready());
+  REQUIRE(all_sleep(child.pid(), 2));
+  int walks = 0;
+  const auto runs = [&](Tid tid) {
+    return proc::read_file(fmt::format("/proc/{}/task/{}/schedstat", child.pid(), tid));
+  };
+  const Tid woken = proc::tasks_of(child.pid())[1];
+  const auto target = capture(child.pid(), {StopPolicy::kAuto, {}}, [&] {
+    if (++walks > 1) return;
+    const auto before = runs(woken);
+    REQUIRE(write(wake[1], "x", 1) == 1);
+    for (int i = 0; i < 100'000; ++i) {
+      const auto now = runs(woken);
+      if (!before || !now || *now != *before) break;
+      std::this_thread::yield();
+    }
+  });
+  REQUIRE(target);
+  if ((*target)->method() != ReadMethod::kStopped) CHECK(walks > 1);
+  CHECK((*target)->cuts().empty());
+  close(wake[0]);
+  close(wake[1]);
+}
+
+TEST_CASE("a thread that spins: stopped alone, or without registers", "[still_threads]") {
+  static std::atomic<bool> runs{true};
+  ChildProcess child([](auto& ready) {
+    std::thread(block).detach();
+    ready();
+    while (runs) {}
+  });
+  REQUIRE(child.ready());
+  auto target = capture(child.pid(), {StopPolicy::kAuto, {}});
+  REQUIRE(target);
+  CHECK((*target)->threads().front().registers);
+  CHECK((*target)->threads_stopped() >= 1);
+  target = capture(child.pid(), {StopPolicy::kNever, {}});
+  REQUIRE(target);
+  CHECK((*target)->threads_stopped() == 0);
+  CHECK_FALSE((*target)->threads().front().registers);
+  CHECK_FALSE((*target)->threads().front().problem.empty());
+  CHECK_FALSE((*target)->cuts().empty());
+}
+
+TEST_CASE("a process that changes all the time is never read in the middle of a change", "[still_threads]") {
+  // Two words of different pages that are equal whenever the thread sleeps, and that differ in between.
+  static std::array<volatile int, 4096> words{};
+  ChildProcess child([](auto& ready) {
+    std::thread(block).detach();
+    ready();
+    while (true) {
+      const int next = words[0] + 1;
+      words[0] = next;
+      words[2048] = next;
+      usleep(1);
+    }
+  });
+  REQUIRE(child.ready());
+  int without_stop = 0, with_stop = 0;
+  for (int i = 0; i < 100; ++i) {
+    std::optional<int> first, second;
+    LiveTarget* reading = nullptr;
+    auto target = LiveTarget::prepare(child.pid(), LiveImages());
+    REQUIRE(target);
+    reading = target->get();
+    Result<void> result;
+    std::thread([&] {
+      result = reading->capture(
+          [&] {
+            first = reading->read_value<int>(reinterpret_cast<Address>(&words[0]));
+            second = reading->read_value<int>(reinterpret_cast<Address>(&words[2048]));
+          },
+          {}, {StopPolicy::kAuto, {}});
+    }).join();
+    REQUIRE(result);
+    REQUIRE((first && second));
+    const ThreadInfo& thread = reading->threads().front();
+    REQUIRE(thread.registers);
+    // Asleep, it has finished the change; stopped, it may be between the two.
+    if (reading->threads_stopped() == 0) {
+      CHECK(*first == *second);
+      ++without_stop;
+    } else {
+      CHECK((*first == *second || *first == *second + 1));
+      ++with_stop;
+    }
+  }
+  CHECK(without_stop + with_stop == 100);
+}

@@ -1,0 +1,203 @@
+"""What is read of processes that sleep, without stopping them: the same as with a stop, and nothing in them notices it."""
+import os
+import shutil
+import signal
+import subprocess
+
+import cases
+from command_line import native
+from processes import DEADLINE, Skip, check, json_report, run_tool, settle, state_of, tool, wait_until
+from truth_python import only_rank
+
+
+def read(pid, stop, *arguments, expect=0):
+    return only_rank(json_report("attach", "--pids", pid, "--samples", 1, "--stop", stop, *arguments, expect=expect), pid)
+
+
+def shown(thread):
+    """Everything of a thread but its times: what two readings of a thread at rest have in common."""
+    frames = [{name: value for name, value in frame.items()} for frame in thread["frames"]]
+    rest = {name: thread.get(name) for name in ("name", "role", "gil", "syscall", "stack_end", "python_lock", "joins", "lock_owner", "handles", "raises", "variables")}
+    return frames, rest
+
+
+def check_same(one, other, where):
+    threads = {thread["tid"]: shown(thread) for thread in other["threads"]}
+    check(sorted(threads) == sorted(thread["tid"] for thread in one["threads"]), "%s: other threads" % where)
+    for thread in one["threads"]:
+        check(shown(thread) == threads[thread["tid"]], "%s: thread %d:\n%r\n%r" % (where, thread["tid"], shown(thread), threads[thread["tid"]]))
+
+
+def check_not_stopped(rank, where):
+    check(rank["method"] == "without-stop" and rank["stopped_ms"] == 0 and rank["threads_stopped"] == 0,
+          "%s: %s, %r threads for %r ms" % (where, rank["method"], rank["threads_stopped"], rank["stopped_ms"]))
+    check(rank["status"] == "complete", "%s: %s: %r" % (where, rank["status"], rank["problems"]))
+
+
+def ask(fixture):
+    fixture.write(b"interrupted?\n")
+    return int(fixture._line())
+
+
+def case_sleeping_threads_are_not_interrupted(directory):
+    """Each thread waits in epoll_wait(), which a stop would interrupt: that shows what the test can see."""
+    with native("still", "16") as fixture:
+        first = None
+        for stop in ("auto", "never"):
+            for _ in range(10):
+                rank = read(fixture.pid, stop)
+                check_not_stopped(rank, stop)
+                first = first or rank
+                check_same(rank, first, "reading again, %s" % stop)
+        check(ask(fixture) == 0, "EINTR")
+        settle(fixture.pid)
+        stopped = read(fixture.pid, "always")
+        check(stopped["method"] == "stopped" and stopped["threads_stopped"] == 17 and stopped["stopped_ms"] > 0, "with a stop: %r" % stopped["method"])
+        check_same(read(fixture.pid, "auto"), stopped, "with and without a stop")
+        wait_until(lambda: ask(fixture) == 16, "EINTR in each of 16 threads after a stop")
+
+
+def case_later_samples_do_not_stop_either(directory):
+    with native("still", "16") as fixture:
+        for stop in ("auto", "never"):
+            rank = only_rank(json_report("attach", "--pids", fixture.pid, "--samples", 5, "--interval", 0.01, "--stop", stop), fixture.pid)
+            check_not_stopped(rank, stop)
+            check(all(thread["motion"]["moved"] is False for thread in rank["threads"]), "something moved")
+        check(ask(fixture) == 0, "EINTR")
+
+
+def case_native_programs(directory):
+    """Stacks of all kinds: what stands still is shown in full, whether it had to be stopped or not."""
+    for name in ("threads", "waits", "deep", "unwinding", "inlined", "signal_handler", "context", "context_O0", "cxx", "chain", "chain_O0", "chain_frame_pointers",
+                 "chain_static", "no_frame_pointer", "tail_calls", "jit"):
+        with native(name) as fixture:
+            settle(fixture.pid)
+            auto = read(fixture.pid, "auto")
+            settle(fixture.pid)
+            check_same(auto, read(fixture.pid, "always"), name)
+            print("%s: %s, %d of %d threads stopped" % (name, auto["method"], auto["threads_stopped"], len(auto["threads"])))
+
+
+def case_one_of_many_spins(directory):
+    with native("still", "30", "spins") as fixture:
+        rank = read(fixture.pid, "auto")
+        check(rank["method"] == "partly-stopped" and rank["threads_stopped"] == 1, "%s, %r threads" % (rank["method"], rank["threads_stopped"]))
+        check(rank["status"] == "complete" and len(rank["threads"]) == 32, "the rank: %r" % rank["problems"])
+        check(all(thread["stack_end"] == "complete" for thread in rank["threads"]), "a stack ends early")
+        check(any("spins_here" == frame.get("function") for thread in rank["threads"] for frame in thread["frames"]), "the spinning thread has no frames")
+        never = read(fixture.pid, "never", expect=1)
+        check(never["method"] == "without-stop" and never["status"] == "partial", "%s: %s" % (never["method"], never["status"]))
+        empty = [thread for thread in never["threads"] if not thread["frames"]]
+        check(len(empty) == 1 and any(str(empty[0]["tid"]) in problem["message"] and "ran" in problem["message"] for problem in never["problems"]),
+              "%d threads without frames: %r" % (len(empty), never["problems"]))
+        check(ask(fixture) == 0, "EINTR in threads that slept")
+
+
+def case_frame_pointers(directory):
+    """A frame of fixed size tells its frame pointer; one with alloca does not, and that thread alone is stopped."""
+    with native("still", "4", "alloca") as fixture:
+        rank = read(fixture.pid, "auto")
+        check(rank["method"] == "partly-stopped" and rank["threads_stopped"] == 1, "%s, %r threads" % (rank["method"], rank["threads_stopped"]))
+        check(rank["status"] == "complete" and all(thread["stack_end"] == "complete" for thread in rank["threads"]), "the rank: %r" % rank["problems"])
+        settle(fixture.pid)
+        check_same(read(fixture.pid, "auto"), read(fixture.pid, "always"), "with and without a stop")
+    with native("still", "4", "alloca") as fixture:
+        never = read(fixture.pid, "never", expect=1)
+        ends = sorted(thread["stack_end"] for thread in never["threads"])
+        check(ends == ["complete"] * 5 + ["registers-unknown"], "ends: %r" % ends)
+        check(never["status"] == "partial" and any("registers" in problem["message"] for problem in never["problems"]), "problems: %r" % never["problems"])
+        check(ask(fixture) == 0, "EINTR")
+
+
+def case_two_states(directory):
+    """A thread that goes from one state to the other as often as it can is never shown in both."""
+    states = set()
+    with native("still", "2", "changes") as fixture:
+        for _ in range(8):
+            report = json_report("attach", "--pids", fixture.pid, "--samples", 1, "--stop", "auto")
+            rank = only_rank(report, fixture.pid)
+            check(rank["status"] == "complete", "the rank: %r" % rank["problems"])
+            for thread in rank["threads"]:
+                names = [frame.get("function") for frame in thread["frames"]]
+                here = [name for name in names if name in ("state_one", "state_two")]
+                check(len(here) <= 1 and thread["stack_end"] == "complete", "frames: %r" % names)
+                check(not here or names[names.index(here[0]) + 1] == "changes", "frames: %r" % names)
+                states.update(here)
+    check(states, "it was never seen in either state")
+
+
+def case_a_traced_process(directory):
+    """A process that another tracer holds is read all the same, if it sleeps."""
+    if not shutil.which("strace"):
+        raise Skip("no strace here")
+    with native("still", "6") as fixture:
+        tracer = subprocess.Popen(["strace", "-f", "-o", "/dev/null", "-p", str(fixture.pid)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            wait_until(lambda: traced(fixture.pid) or tracer.poll() is not None, "strace to trace it")
+            if tracer.poll() is not None:
+                raise Skip("strace cannot trace here: %r" % tracer.stderr.read())
+            settle(fixture.pid)
+            for stop in ("never", "auto"):
+                rank = read(fixture.pid, stop)
+                check_not_stopped(rank, stop)
+                check(len(rank["threads"]) == 7 and all(thread["stack_end"] == "complete" for thread in rank["threads"]), "threads: %r" % rank["threads"])
+            refused = read(fixture.pid, "always", expect=2)
+            check(any("already traced" in problem["message"] for problem in refused["problems"]), "with a stop: %r" % refused["problems"])
+        finally:
+            tracer.terminate()
+            tracer.wait()
+            tracer.stderr.close()
+
+
+def traced(pid):
+    for tid in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/status" % (pid, tid), encoding="utf-8") as status:
+            if "TracerPid:\t0\n" in status.read():
+                return False
+    return True
+
+
+def case_never_makes_no_ptrace_call(directory):
+    if not shutil.which("strace"):
+        raise Skip("no strace here")
+    log = os.path.join(directory, "calls")
+
+    def calls(stop):
+        with native("still", "4", "spins") as fixture:
+            subprocess.run(["strace", "-f", "-qq", "-e", "trace=ptrace", "-o", log, tool(), "attach", "--pids", str(fixture.pid), "--samples", "2", "--interval", "0.01",
+                            "--stop", stop], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=DEADLINE, check=False)
+        with open(log, encoding="utf-8") as stream:
+            return [line for line in stream if "ptrace(" in line]
+    check(calls("always"), "strace shows no ptrace call of a stop")
+    check(calls("never") == [], "ptrace calls: %r" % calls("never")[:3])
+
+
+def case_stopped_by_a_signal(directory):
+    with native("still", "4") as fixture:
+        os.kill(fixture.pid, signal.SIGSTOP)
+        wait_until(lambda: state_of(fixture.pid) == "T", "the fixture to be stopped")
+        for stop in ("auto", "never"):
+            rank = read(fixture.pid, stop)
+            check(rank["status"] == "complete" and all(thread["stack_end"] == "complete" for thread in rank["threads"]), "%s: %r" % (stop, rank["problems"]))
+            check(all(thread["state"] == "T" for thread in rank["threads"]), "states: %r" % [thread["state"] for thread in rank["threads"]])
+            wait_until(lambda: state_of(fixture.pid) == "T", "the fixture to be stopped as before")
+        os.kill(fixture.pid, signal.SIGCONT)
+
+
+def case_options(directory):
+    status, out, err = run_tool("attach", "--pids", 1, "--stop", "never", "--gpu")
+    check(status == 2 and not out and b"--gpu" in err, "status %d: %r" % (status, err))
+    status, out, err = run_tool("attach", "--pids", 1, "--stop", "sometimes")
+    check(status == 2 and not out and b"--stop" in err, "status %d: %r" % (status, err))
+
+
+def case_what_the_text_says(directory):
+    with native("still", "4") as fixture:
+        status, out, _ = run_tool("attach", "--pids", fixture.pid, "--samples", 1)
+        check(status == 0 and b"no thread stopped" in out and b"longest stop" not in out, out.decode())
+        status, out, _ = run_tool("attach", "--pids", fixture.pid, "--samples", 1, "--stop", "always")
+        check(status == 0 and b"longest stop" in out and b"no thread stopped" not in out, out.decode())
+
+
+if __name__ == "__main__":
+    cases.run(globals(), "without_stop")

@@ -1,0 +1,144 @@
+#include "unwind/frame_pointer.h"
+
+#include <alloca.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <thread>
+
+#include "support/child_process.h"
+#include "target/live_target.h"
+#include "target/proc.h"
+#include "unwind/unwinder.h"
+
+using namespace rankstacks;
+using namespace rankstacks::unwind;
+using rankstacks::testing::ChildProcess;
+
+namespace {
+
+#define WITH_FRAME_POINTER __attribute__((noinline, optimize("no-omit-frame-pointer")))
+
+WITH_FRAME_POINTER int wait_here(int fd) {
+  char c;
+  const int n = static_cast<int>(read(fd, &c, 1));
+  asm volatile("");
+  return n;
+}
+WITH_FRAME_POINTER int fixed(int fd, int a, int b) {
+  volatile char room[200];
+  room[0] = static_cast<char>(a);
+  const int n = wait_here(fd);
+  asm volatile("");
+  return n + a * b + room[0];
+}
+WITH_FRAME_POINTER int nine(int fd, int a, int b, int c, int d, int e, int f, int g, int h) {
+  const int n = wait_here(fd);
+  asm volatile("");
+  return n + a + b + c + d + e + f + g + h;
+}
+WITH_FRAME_POINTER int passes_on_the_stack(int fd, volatile int* v) {
+  const int n = nine(fd, *v, *v, *v, *v, *v, *v, *v, *v);
+  asm volatile("");
+  return n;
+}
+WITH_FRAME_POINTER int variable(int fd, volatile int* size) {
+  auto* room = static_cast<char*>(alloca(static_cast<std::size_t>(*size)));
+  std::memset(room, 1, static_cast<std::size_t>(*size));
+  const int n = static_cast<int>(read(fd, room, 1));
+  asm volatile("" ::"r"(room) : "memory");
+  return n;
+}
+
+struct Seen {
+  std::unique_ptr<target::LiveTarget> target;
+  target::Registers all;
+};
+
+// The registers of a thread that waits in `function`, all of them.
+template <class Function>
+Seen seen_in(Function function) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  ChildProcess child([&](auto& ready) {
+    ready();
+    function(ends[0]);
+  });
+  REQUIRE(child.ready());
+  for (int i = 0; i < 100'000; ++i) {
+    const auto stat = target::proc::stat_of(child.pid());
+    if (stat && stat->state == 'S') break;
+    std::this_thread::yield();
+  }
+  auto target = target::LiveTarget::prepare(child.pid(), target::LiveImages());
+  REQUIRE(target);
+  Result<void> result;
+  std::thread([&] { result = (*target)->capture([] {}); }).join();
+  REQUIRE(result);
+  close(ends[0]);
+  close(ends[1]);
+  const auto registers = (*target)->threads().front().registers;
+  REQUIRE(registers);
+  return {std::move(*target), *registers};
+}
+
+target::Registers as_proc_tells(const target::Registers& all) {
+  target::Registers few;
+  few.set(target::kRsp, all.sp());
+  few.set(target::kRip, all.pc());
+  few.orig_rax = all.orig_rax;
+  few.fs_base = all.fs_base;
+  return few;
+}
+
+std::vector<Address> pcs(const UnwoundStack& stack) {
+  std::vector<Address> found;
+  for (const UnwoundFrame& frame : stack.frames) found.push_back(frame.pc);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a stack of frames of fixed size is the same without the callee-saved registers", "[frame_pointer]") {
+  static volatile int one = 1;
+  const auto check = [](const Seen& seen) {
+    for (const auto make : {&make_libunwind_unwinder, &make_libdwfl_unwinder}) {
+      const auto unwinder = make(*seen.target);
+      CAPTURE(unwinder->name());
+      const UnwoundStack all = unwinder->unwind(seen.all), few = unwinder->unwind(as_proc_tells(seen.all));
+      REQUIRE(all.end == StackEnd::kComplete);
+      CHECK(few.end == StackEnd::kComplete);
+      CHECK(pcs(few) == pcs(all));
+    }
+  };
+  SECTION("fixed") {
+    check(seen_in([](int fd) { fixed(fd, 2, 3); }));
+  }
+  SECTION("arguments on the stack") {
+    check(seen_in([](int fd) { passes_on_the_stack(fd, &one); }));
+  }
+}
+
+TEST_CASE("a frame of variable size is not guessed", "[frame_pointer]") {
+  static volatile int size = 777;
+  const Seen seen = seen_in([](int fd) { variable(fd, &size); });
+  const auto unwinder = make_libunwind_unwinder(*seen.target);
+  const UnwoundStack all = unwinder->unwind(seen.all), few = unwinder->unwind(as_proc_tells(seen.all));
+  REQUIRE(all.end == StackEnd::kComplete);
+  CHECK(few.end == StackEnd::kRegistersUnknown);
+  const auto known = pcs(few), whole = pcs(all);
+  REQUIRE(known.size() < whole.size());
+  CHECK(std::equal(known.begin(), known.end(), whole.begin()));
+}
+
+TEST_CASE("a frame pointer that is known is not derived, and none without a record of a call", "[frame_pointer]") {
+  const Seen seen = seen_in([](int fd) { fixed(fd, 2, 3); });
+  CHECK_FALSE(derived_frame_pointer(*seen.target, seen.all, true));
+  target::Registers elsewhere = as_proc_tells(seen.all);
+  const auto frames = make_libunwind_unwinder(*seen.target)->unwind(seen.all).frames;
+  REQUIRE(frames.size() > 2);
+  // The frame of a caller, with a stack pointer that is not its own.
+  elsewhere.set(target::kRip, frames[1].pc);
+  elsewhere.set(target::kRsp, frames[1].sp + 64);
+  CHECK_FALSE(derived_frame_pointer(*seen.target, elsewhere, false));
+}
