@@ -38,7 +38,7 @@ void DumpCommand::add_to(CLI::App& command) {
   command_->add_flag("-s,--subprocesses", options_.subprocesses, "also the processes that this one has started");
   command_->add_flag("-n,--native", options_.native, "also native frames");
   command_->add_flag("--nonblocking", options_.nonblocking,
-                     "accepted for py-spy's sake: the processes stand still for milliseconds all the same");
+                     "stop no process: threads that run meanwhile have no frames");
   command_->add_option("--within", within_, "be done after this long, whatever does not answer")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 86400.0))

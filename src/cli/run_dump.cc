@@ -293,8 +293,7 @@ int run_dump(const Options& options, std::ostream& out, std::ostream& err) {
   if (!options.dump.core.empty()) {
     return dump_core(in_time(asked, deadline), out, err);
   }
-  if (options.dump.nonblocking)
-    print_error(err, "--nonblocking: the processes are stopped for milliseconds all the same", "");
+  if (options.dump.nonblocking) asked.live.stop = target::StopPolicy::kNever;
   return dump_process(asked, deadline, out, err);
 }
 
