@@ -91,7 +91,8 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
   // Removes threads that ended meanwhile, or that were listed and are gone. Of ended threads, only the main thread
   // remains part of the process. This is done before anything of the threads is read, which is stored in their order.
   std::erase_if(threads_, [&](const ThreadInfo& t) {
-    return t.problem == "it ended" || !met.contains(t.tid) || (t.tid != pid_ && (t.state == 'Z' || t.state == 'X'));
+    return t.problem == StoppedProcess::kEnded || !met.contains(t.tid) ||
+           (t.tid != pid_ && (t.state == 'Z' || t.state == 'X'));
   });
 }
 

@@ -55,6 +55,7 @@ struct LiveTarget::Standing {
   std::unordered_set<Tid> to_stop = {};                   // those to stop in the next attempt
   std::unordered_map<Tid, Registers> stopped = {};        // those that are stopped
   std::unordered_map<Tid, std::string> not_stopped = {};  // why not, of those that were to be stopped
+  std::unordered_set<Tid> ended = {};                     // those that had ended when they were to be stopped
   std::unordered_set<Tid> moved = {};                     // that may have run during the last attempt
   bool same_threads = true;                               // whether none was created or ended in it
   std::chrono::system_clock::time_point at = {};          // of its proof
@@ -84,6 +85,11 @@ void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Stand
   if (auto stopped = held.stop_also(start_ticks_, tids); !stopped) standing.error = stopped.error();
   for (const StoppedProcess::Thread& thread : held.threads()) {
     if (standing.stopped.contains(thread.tid)) continue;
+    // The main thread remains part of the process when it has ended.
+    if (thread.tid != pid_ && !thread.stopped && thread.problem == StoppedProcess::kEnded) {
+      standing.ended.insert(thread.tid);
+      continue;
+    }
     const auto registers = thread.stopped ? held.registers(thread.tid) : Result<Registers>(Registers());
     if (thread.stopped && registers) standing.stopped.emplace(thread.tid, *registers);
     else standing.not_stopped[thread.tid] = thread.stopped ? registers.error().what : thread.problem;
@@ -106,13 +112,15 @@ std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
 
 // Has these threads stopped. False: the time is over, or the process is another one.
 bool LiveTarget::stop_movers(LeavableThread& reader, Standing& standing, const std::vector<Tid>& wanted) {
+  // In the place of a thread that has ended meanwhile there may be a new one, which nobody has listed.
+  const std::size_t ended = standing.ended.size();
   if (!wanted.empty()) {
     if (!standing.requests.ask(wanted) || standing.error) return false;
     hurry();  // threads are held from now on
   }
   std::optional<std::size_t> count;
   reader.blocking([&, pid = pid_] { count = number_of_threads(pid); });
-  standing.same_threads = count == standing.seen.threads.size();
+  standing.same_threads = count == standing.seen.threads.size() && standing.ended.size() == ended;
   return true;
 }
 

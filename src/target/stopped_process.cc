@@ -38,8 +38,6 @@ constexpr std::chrono::seconds kLongestStopping{1};
 constexpr auto kTracerTimeout = std::chrono::milliseconds(200);
 constexpr int kUnexplainedRefusals = 8;
 
-constexpr const char* kEnded = "it ended";
-
 void pause_for(std::chrono::nanoseconds time) {
   const timespec pause{0, time.count()};
   nanosleep(&pause, nullptr);

@@ -37,11 +37,13 @@ namespace rankstacks::target {
 
 class StoppedProcess {
  public:
+  static constexpr const char* kEnded = "it ended";
+
   struct Thread {
     Tid tid = 0;
     bool stopped = false;
     int pending_signal = 0;  // to be delivered at the detach
-    std::string problem;     // why it could not be stopped
+    std::string problem;     // why it could not be stopped; kEnded: it no longer exists
     // Set if it was seized and interrupted but did not stop within the timeout: its state in /proc at that time.
     std::optional<char> late;
   };
