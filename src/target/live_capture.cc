@@ -228,7 +228,6 @@ Result<void> LiveTarget::capture(const std::function<void()>& walk, const CopyLi
     if (!captured) return fail(captured.error());
     if (*captured) return {};
     threads_stopped_ = 0;
-    read_threads();
   }
   return capture_stopped(*before, walk, limits);
 }

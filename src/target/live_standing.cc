@@ -196,12 +196,23 @@ bool LiveTarget::read_once(LeavableThread& reader, Standing& standing) {
   return !standing.is_done;
 }
 
+// Threads that are held, or were a moment ago, are in the state that they were in before.
+void LiveTarget::read_threads_again(const Standing& standing) {
+  std::unordered_map<Tid, char> before;
+  for (const ThreadInfo& thread : threads_)
+    if (standing.stopped.contains(thread.tid)) before.emplace(thread.tid, thread.state);
+  read_threads();
+  for (ThreadInfo& thread : threads_)
+    if (const auto known = before.find(thread.tid); known != before.end() && !has_ended(thread))
+      thread.state = known->second;
+}
+
 // On the reader's thread.
 void LiveTarget::read_standing(LeavableThread& reader, Standing& standing) {
   for (int attempt = 0; attempt < kMaxAttempts && !standing.is_time_over(); ++attempt) {
     if (attempt > 0) {
       standing.placed = false;
-      read_threads();
+      read_threads_again(standing);
     }
     if (!read_once(reader, standing)) break;
     // The first time a thread may just have done what it does once a second. If others are held, they do not wait for
@@ -265,6 +276,7 @@ Result<bool> LiveTarget::capture_standing(const proc::Stat& before, const std::f
   }
   if (in_time && standing.is_to_be_stopped(threads_)) {
     no_more();
+    read_threads_again(standing);
     return false;
   }
   if (in_time && standing.seen.refused != 0) {

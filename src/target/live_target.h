@@ -135,6 +135,7 @@ class LiveTarget final : public Target {
   Result<bool> capture_standing(const proc::Stat& before, const std::function<void()>& walk, const CopyLimits& limits,
                                 const StopChoice& choice);
   void read_standing(LeavableThread& reader, Standing& standing);
+  void read_threads_again(const Standing& standing);
   bool read_once(LeavableThread& reader, Standing& standing);
   std::vector<Tid> threads_to_stop(const Standing& standing) const;
   bool stop_movers(LeavableThread& reader, Standing& standing, const std::vector<Tid>& wanted);

@@ -3,10 +3,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 
 import cases
 from command_line import native
-from processes import DEADLINE, Skip, check, json_report, run_tool, settle, state_of, tool, wait_until
+from processes import DEADLINE, Fixture, Skip, check, json_report, run_tool, settle, state_of, tool, wait_until
 from truth_python import only_rank
 
 
@@ -107,6 +108,33 @@ def case_frame_pointers(directory):
         check(ends == ["complete"] * 5 + ["registers-unknown"], "ends: %r" % ends)
         check(never["status"] == "partial" and any("registers" in problem["message"] for problem in never["problems"]), "problems: %r" % never["problems"])
         check(ask(fixture) == 0, "EINTR")
+
+
+SPINS_AMONG_NAPS = """
+import json, os, sys, threading, time
+def naps():
+    while True:
+        time.sleep(0.0002)
+def spins():
+    while True:
+        pass
+for function in [spins] + [naps] * 6:
+    threading.Thread(target=function, daemon=True).start()
+print(json.dumps({"ready": True, "pid": os.getpid(), "runs": True}), flush=True)
+sys.stdin.read()
+"""
+
+
+def case_no_state_is_of_the_stop(directory):
+    """Where a reading is repeated while threads are held, their states are those from before the stop."""
+    states = {}
+    with Fixture([sys.executable, "-c", SPINS_AMONG_NAPS]) as fixture:
+        for _ in range(12):
+            rank = only_rank(json_report("attach", "--pids", fixture.pid, "--samples", 1), fixture.pid)
+            for thread in rank["threads"]:
+                states[thread["state"]] = states.get(thread["state"], 0) + 1
+        print("states: %r; %s, %d of %d threads stopped" % (states, rank["method"], rank["threads_stopped"], len(rank["threads"])))
+    check(not set(states) & {"t", "T"}, "threads that nobody but the tool has stopped: %r" % states)
 
 
 def case_two_states(directory):
