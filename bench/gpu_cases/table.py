@@ -204,6 +204,28 @@ def third_well(case, **options):
     return GpuCase("third-well-" + case, "third_well.py", (case,), Truth("healthy"), **options)
 
 
+def fourth(case, *reasons, odd=1, program="fourth.py", **options):
+    return GpuCase("fourth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def fourth_framework(case, *reasons, **options):
+    return fourth(case, *reasons, program="fourth_frameworks.py", **options)
+
+
+def fourth_group(case, *reasons, **options):
+    """Two ranks in conflict, neither of which is more right."""
+    return GpuCase("fourth-" + case, "fourth_groups.py", (case,), culprit(r0=reasons, r1=reasons), **options)
+
+
+def fourth_well(case, **options):
+    return GpuCase("fourth-well-" + case, "fourth_well.py", (case,), Truth("healthy"), **options)
+
+
+def fourth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("fourth-", "fourth-cores-"))
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -388,5 +410,67 @@ HELD_OUT = [
     third_well("one-process", ranks=1),
     third_well("spare-batches", alone=True),
     third_well("jax-generation", needs=("jax",)),
+
+    # The fourth batch: two ranks each. The other rank waits for a file's lock, which the odd one holds while it computes.
+    fourth("corpus-lock", "user-code"),
+    # Its main thread waits for itself.
+    fourth("signal-lock", "python-lock"),
+    # It is the collector that calls the finalizer, which waits for a lock that the main thread itself holds.
+    fourth("collector-lock", "garbage-collection", "python-lock"),
+    fourth("tokenizer-pool", "python-lock", environment={"CUDA_LAUNCH_BLOCKING": "1"}),
+    # Its child waits for a server. The other rank waits in the store, with a timeout, again and again.
+    fourth("store-retry", "subprocess", "network-io"),
+    fourth("full-pipe", "subprocess", odd=0),
+    # The child that has stopped it has ended.
+    fourth("suspended", "stopped"),
+    # The main thread waits for a thread that feeds it, which waits for the GPU.
+    fourth("copying-thread", "gpu-wait", "data-loading"),
+    # What feeds it is dead, and what it waits for, by polling, is its data.
+    fourth("graph-inputs", "worker-dead", "data-loading"),
+    fourth("hash-table", "gpu-wait", needs=("torch", "triton")),
+    # Its main thread waits for itself, by a lock of a library.
+    fourth("block-table", "native-lock"),
+    # It waits for its data, whose worker is stopped.
+    fourth("worker-stopped", "data-loading", "stopped"),
+    fourth("early-stop", "missing", launch="torchrun", environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    # A SIGBUS.
+    fourth("truncated-tokens", "crashed", cores=True, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+
+    # The compiler is a child process.
+    fourth_framework("augment", "compiling", "subprocess", needs=("torch", "triton")),
+    # It looks for a lock that is a file again and again, and sleeps in between.
+    fourth_framework("interleaved", "file-io", "user-code"),
+    # It opens a file of the checkpoint.
+    fourth_framework("loading", "checkpoint-io", "file-io"),
+    # It sends its checkpoint to a server.
+    fourth_framework("full-state-dict", "network-io", "checkpoint-io", odd=0),
+    # SQLite looks for the lock of a file again and again; a database may be called a server, too.
+    fourth_framework("sequence-parallel", "file-io", "network-io"),
+    # A thread of it has ended, that would empty the queue for which autograd's thread waits.
+    fourth_framework("bucket-hook", "python-lock", "worker-dead"),
+
+    # They wait in two groups.
+    fourth_group("consolidate", "collective-mismatch", "process-group-order"),
+    # The odd rank is ahead by a backward pass that it has skipped. Over sockets the sizes may be found to differ, which fails.
+    fourth_group("nan-loss", *MISMATCH, own_gpus=True),
+    fourth_group("recomputed-scale", "collective-mismatch", "process-group-order"),
+    # The same broadcast, of which each takes itself for the source.
+    fourth_group("best-rank", "collective-mismatch", own_gpus=True),
+    # One sends, one receives, but not the same message.
+    fourth_group("tags", "unmatched-p2p"),
+    fourth_group("vocabularies", "collective-mismatch"),
+    # Two calls in one group, in another order; each rank waits in both.
+    fourth_group("metrics-thread", "collective-mismatch", "process-group-order"),
+
+    fourth_well("polling-server"),
+    fourth_well("uneven-evaluation"),
+    fourth_well("offloaded-shards"),
+    fourth_well("distributed-checkpoints"),
+    fourth_well("slow-stage"),
+    fourth_well("context-parallel"),
+    fourth_well("autotuning", needs=("torch", "triton")),
+    fourth_well("policy-gradient"),
+    fourth_well("collating"),
 ]
+HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 CASES += HELD_OUT
