@@ -84,6 +84,7 @@ void find_and_fill_in(const Asked& asked) {
   for (std::size_t i = 0; i < asked.calls.size(); ++i) {
     FoundEnds& found = work->found[i];
     SyscallInfo& call = *asked.calls[i];
+    call.others.clear();  // of a rank that was not read again, they are known from before
     for (const Pid pid : found.others) {
       const auto command = commands.find(pid);
       call.others.push_back({pid, found.kind, command == commands.end() ? "" : command->second});
