@@ -6,10 +6,12 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analyzers/coordinates.h"
 #include "analyzers/divergence.h"
 #include "analyzers/flight_records.h"
+#include "analyzers/gloo_work.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
@@ -64,6 +66,7 @@ class Explanation {
       }
     if (sides_.size() == 1) {
       if (auto found = another_root()) return with_reference(std::move(*found), kFromGroups);
+      if (auto found = another_collective_in_gloo()) return with_reference(std::move(*found), kAllRanks);
       std::vector<Side> steps = split_by_counter(job_, states_, sides_.front());
       if (steps.empty()) return std::nullopt;
       sides_ = std::move(steps);
@@ -257,6 +260,23 @@ class Explanation {
     return found;
   }
 
+  // They wait at one place, for collectives that were called before. Each rank's gloo runs some: of those that all wait
+  // alike in a hang, none has finished.
+  std::optional<Deadlock> another_collective_in_gloo() const {
+    std::map<std::vector<std::string>, Side> by_work;
+    for (const std::size_t i : sides_.front()) {
+      const std::size_t rank = states_[i].rank;
+      auto work = collectives_in_gloo(job_.frames, job_.ranks[rank], facts_.roles[rank]);
+      if (work.empty()) return std::nullopt;
+      by_work[std::move(work)].push_back(i);
+    }
+    if (by_work.size() != 2) return std::nullopt;
+    const auto side = [](const auto& one) {
+      return DifferentOperation{one.second, fmt::format("{}", fmt::join(one.first, " and "))};
+    };
+    return accuse_smaller_side(job_, states_, "what gloo runs", side(*by_work.begin()), side(*by_work.rbegin()));
+  }
+
   // They are in collectives with different roots: a rank with another root may be a turn ahead.
   bool several_roots(const Side& side) const {
     return std::any_of(side.begin(), side.end(), [&](std::size_t i) {
@@ -425,6 +445,23 @@ class Explanation {
     return behind.size() < circle.size() ? behind : std::vector<std::size_t>();
   }
 
+  // One sends to the other, which receives from it, but their messages differ in tag or group. Neither is a step
+  // behind: what it waits for would have come with an earlier message.
+  std::vector<std::size_t> those_that_name_another_message(const std::vector<std::size_t>& circle) const {
+    std::map<int, std::size_t> by_number;
+    for (const std::size_t i : circle)
+      if (const auto number = job_.ranks[states_[i].rank].rank) by_number.emplace(*number, i);
+    std::vector<std::size_t> apart;
+    for (const auto& [number, i] : by_number) {
+      const RankState& s = states_[i];
+      const auto peer = s.peer ? by_number.find(*s.peer) : by_number.end();
+      if (peer == by_number.end() || states_[peer->second].peer != number) continue;
+      const Operation &own = s.doing.operation, &its = states_[peer->second].doing.operation;
+      if ((own.sends && its.receives) || (own.receives && its.sends)) apart.push_back(i);
+    }
+    return apart;
+  }
+
   std::optional<Deadlock> unmatched() {
     std::vector<std::size_t> direct, in_circle, guessed;
     std::size_t p2p = 0;
@@ -441,6 +478,8 @@ class Explanation {
       into.insert(into.end(), c.members.begin(), c.members.end());
     }
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
+    if (const auto apart = those_that_name_another_message(in_circle); !apart.empty())
+      return accuse(apart, Reason::kUnmatchedP2p, kPartnersKnown);
     if (const auto turned = those_that_turn_to_another_side(in_circle); !turned.empty())
       return accuse(turned, Reason::kUnmatchedP2p, kPartnersKnown);
     if (const auto behind = those_whose_peer_is_further_on(in_circle); !behind.empty())

@@ -21,10 +21,21 @@ std::int64_t total(const Counts& counts) {
   return sum;
 }
 
+// Of some collective.
+bool has_launched_more(const Counts& counts, const Counts& than) {
+  return std::any_of(counts.begin(), counts.end(), [&](const auto& one) {
+    const auto found =
+        std::find_if(than.begin(), than.end(), [&](const auto& other) { return other.first == one.first; });
+    return one.second > (found == than.end() ? 0 : found->second);
+  });
+}
+
 // A communicator and its states.
 struct Seen {
   std::map<std::size_t, Counts> counts;  // by state
-  std::set<std::size_t> laggards;        // fewer launches than the others; empty if all have as many
+  // Fewer launches than others, and of no collective more than those who have the most: these, where all have launched
+  // the same, may have got to it later. Empty if all have as many.
+  std::set<std::size_t> laggards;
 };
 
 class Launches {
@@ -43,8 +54,11 @@ class Launches {
         most = std::max(most, total(member.launched));
         seen.counts.emplace(it->second, member.launched);
       }
+      std::set<Counts> furthest;
       for (const auto& [i, counts] : seen.counts)
-        if (total(counts) < most) seen.laggards.insert(i);
+        if (total(counts) == most) furthest.insert(counts);
+      for (const auto& [i, counts] : seen.counts)
+        if (total(counts) < most && !has_launched_more(counts, *furthest.begin())) seen.laggards.insert(i);
       if (seen.counts.size() >= 2) communicators_.push_back(std::move(seen));
     }
   }
@@ -164,13 +178,15 @@ class Launches {
         return !seen.laggards.contains(one.first) &&
                place_key(job_, states_[one.first]) == place_key(job_, states_[late.front()]);
       });
-      return accuse_side(late,
-                         messages        ? Reason::kUnmatchedP2p
-                         : at_same_place ? Reason::kBehind
-                                         : Reason::kGpuWait,
-                         fmt::format("by NCCL's counts {} not launched what the others wait for",
-                                     late.size() == 1 ? "it has" : name(late) + " have"),
-                         false);
+      Deadlock found = accuse_side(late,
+                                   messages        ? Reason::kUnmatchedP2p
+                                   : at_same_place ? Reason::kBehind
+                                                   : Reason::kGpuWait,
+                                   fmt::format("by NCCL's counts {} not launched what the others wait for",
+                                               late.size() == 1 ? "it has" : name(late) + " have"),
+                                   false);
+      found.may_be_a_step = !messages;
+      return found;
     }
     return std::nullopt;
   }

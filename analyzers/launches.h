@@ -4,7 +4,8 @@
 // Frames name no collective in that case: it was launched earlier, and the rank waits in some synchronisation. RAS
 // counts launches per communicator:
 //
-//     AllReduce 4 | AllReduce 3, AllGather 1                         another collective
+//     AllReduce 4 | AllReduce 3, AllGather 1                         another collective; so it is where each side has
+//                                                                    launched more of something than the other
 //     communicator A: rank 1 lags; communicator B: the others lag    groups in another order
 //     one rank lags                                                  it waits for its GPU for another reason; or, if it
 //                                                                    has a communicator of two ranks that never ran a

@@ -91,7 +91,9 @@ class OperationFinder {
       const Operation &own = s.doing.operation, &opposite_call = o.doing.operation;
       const bool opposite = (own.sends && opposite_call.receives) || (own.receives && opposite_call.sends);
       const auto own_number = job_.ranks[s.rank].rank;
-      return opposite && (!o.peer || !own_number || *o.peer == *own_number);
+      // A message has a group and a tag, which the other side has to name as well.
+      const bool same_tag = !s.tag || !o.tag || *s.tag == *o.tag;
+      return opposite && same_tag && same_group(s, o) && (!o.peer || !own_number || *o.peer == *own_number);
     }
     return same_group(s, o) && same_operation(s, o, places_[operation], places_[other]);
   }

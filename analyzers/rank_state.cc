@@ -123,7 +123,7 @@ std::optional<int> number_of(const FrameVariables& variables, std::string_view n
 }
 
 // Reads the arguments of c10d's functions: src and dst are ranks of the job, group_src and group_dst are indices in
-// the group.
+// the group; tag is of a message.
 void find_partners(const JobSnapshot& job, RankState& state) {
   if (!known::waits_for_ranks(state.doing.activity)) return;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
@@ -131,6 +131,7 @@ void find_partners(const JobSnapshot& job, RankState& state) {
     if (!state.group && variables.group) state.group = variables.group;
     const bool is_message = state.doing.activity == known::Activity::kPointToPoint;
     if (!is_message && state.doing.activity != known::Activity::kCollective) continue;
+    if (is_message && !state.tag) state.tag = number_of(variables, "tag");
     std::optional<int>& partner = is_message ? state.peer : state.root;
     if (partner) continue;
     for (const std::string_view name : {"src", "dst"}) {

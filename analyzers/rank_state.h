@@ -87,6 +87,7 @@ struct RankState {
   bool busy = false;
   std::optional<ProcessGroup> group;  // if it waits for ranks: the process group of the wait
   std::optional<int> peer;            // if it sends or receives: the other rank
+  std::optional<int> tag;             // of that message
   std::optional<int> root;            // of a broadcast, a reduce, a gather, a scatter: the rank that has or gets it all
   // If it waits at a pipe, socket or lock: the rank at the other end, an index into JobSnapshot::ranks.
   std::optional<std::size_t> peer_process;

@@ -39,6 +39,42 @@ using Accused = std::map<int, std::string>;
 
 }  // namespace
 
+TEST_CASE("collectives that were called before, and wait at one place") {
+  const auto run_by_gloo = [](const std::string& collective) {
+    return Stack{libc("pthread_cond_timedwait"),
+                 nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+                 nat("gloo::(anonymous namespace)::ring(gloo::Options&)"),
+                 nat("gloo::" + collective + "(gloo::Options&)"),
+                 nat("c10d::(anonymous namespace)::AsyncWork::run()"),
+                 nat("c10d::ProcessGroupGloo::runLoop(int)")};
+  };
+  const Stack waits_for_earlier = {libc("pthread_cond_wait"), nat("c10d::Work::wait(std::chrono::duration<long>)"),
+                                   nat("c10d::(anonymous namespace)::AsyncBarrierWork::run()"),
+                                   nat("c10d::ProcessGroupGloo::runLoop(int)")};
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(
+        r, 4, Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(std::chrono::duration<long>)")} + in_main(12));
+    literal.thread(rank, rank.pid + 1000, "pt_gloo_runloop", run_by_gloo("allgather"));
+    if (r != 2) literal.thread(rank, rank.pid + 2000, "pt_gloo_runloop", waits_for_earlier);
+  }
+  RankSnapshot& odd = literal.job.ranks[2];
+  SECTION("all run the same") {
+    literal.thread(odd, odd.pid + 2000, "pt_gloo_runloop", waits_for_earlier);
+    CHECK(accused(literal).empty());
+  }
+  SECTION("one runs one more") {
+    literal.thread(odd, odd.pid + 2000, "pt_gloo_runloop", run_by_gloo("barrier"));
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+    CHECK(analyze(literal.job).verdict.summary.find("barrier") != std::string::npos);
+  }
+  SECTION("what one runs is not known") {
+    odd.threads.pop_back();
+    literal.thread(odd, odd.pid + 1000, "pt_gloo_runloop", {});
+    CHECK(accused(literal).empty());
+  }
+}
+
 TEST_CASE("groups used in another order") {
   LiteralJob literal;
   SECTION("one rank against three") {
@@ -131,6 +167,19 @@ TEST_CASE("messages without a counterpart") {
       else arguments(literal.rank(r, 4, in_call("barrier", 30)), kWorld);
     }
     CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
+  }
+  SECTION("a send and a receive that name each other") {
+    const auto pair = [](int tag, const std::string& group, int step) {
+      LiteralJob job;
+      arguments(job.rank(0, 2, in_call("recv", 20)), ProcessGroup{"1", {0, 1}}, {{"src", 1}, {"tag", 3}}, 3);
+      arguments(job.rank(1, 2, in_call("send", 22)), ProcessGroup{group, {0, 1}}, {{"dst", 0}, {"tag", tag}}, step);
+      return accused(job);
+    };
+    const Accused both = {{0, "unmatched-p2p"}, {1, "unmatched-p2p"}};
+    CHECK(pair(3, "1", 3).empty());
+    CHECK(pair(4, "1", 3) == both);
+    CHECK(pair(4, "1", 4) == both);
+    CHECK(pair(3, "2", 3) == both);
   }
   SECTION("in a ring, one receives from the neighbour that it sends to") {
     // Rank 1 has turned to rank 2, which waits for it; the sends of ranks 0 and 3 wait for what is behind them.

@@ -73,6 +73,13 @@ TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
     communicator(literal, {{0, four}, {1, gathered}, {2, four}, {3, gathered}});
     CHECK(accused(literal).size() == 4);
   }
+  SECTION("each side has launched more of something") {
+    const Counts skipped = {{"AllGather", 3}, {"AllReduce", 3}};
+    communicator(literal, {{0, four}, {1, skipped}, {2, four}, {3, four}});
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+    communicator(literal = all_synchronize(kOwnPlace), {{0, skipped}, {1, four}, {2, skipped}, {3, skipped}});
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+  }
   SECTION("groups in another order") {
     communicator(literal, {{0, four}, {1, three}, {2, four}, {3, four}});
     communicator(literal, {{0, three}, {1, four}, {2, three}, {3, three}});
@@ -86,6 +93,10 @@ TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
     literal = all_synchronize(kOwnPlace);
     communicator(literal, {{0, four}, {1, three}, {2, four}, {3, four}});
     CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
+    for (RankSnapshot& rank : literal.job.ranks)
+      for (ThreadSnapshot& thread : rank.threads)
+        thread.motion = Motion{.samples = 3, .places = 1, .cpu_ms = 300, .runs = 60, .span_ms = 800};
+    CHECK(analyze(literal.job).verdict.doubt == Doubt::kGpuWaits);  // it may be in a step that takes long
   }
   SECTION("as many launches, but one waits in a barrier") {
     literal = all_synchronize(kInBarrier);

@@ -70,6 +70,29 @@ TEST_CASE("the loader's worker process shows where the data pipeline is") {
   }
 }
 
+TEST_CASE("a rank that looks again and again for what a dead child was to bring") {
+  LiteralJob literal = one_differs(kSleep + in_main(30));
+  Motion& motion = main_of_rank_2(literal).motion.emplace(
+      Motion{.samples = 8, .places = 1, .cpu_ms = 40, .runs = 2000, .span_ms = 2600, .in_one_function = true});
+  CHECK(only_rank_2(literal) == "user-code");
+  SECTION("its child is dead") {
+    literal.child(102, {}, 'Z');
+    CHECK(only_rank_2(literal) == "worker-dead");
+    SECTION("so is one of each of the others: that is normal for this program") {
+      for (const Pid other : {100, 101, 103}) literal.child(other, {}, 'Z');
+      CHECK(only_rank_2(literal) == "user-code");
+    }
+    SECTION("it sleeps for long: what it waits for is not known") {
+      motion.runs = 1;
+      CHECK(only_rank_2(literal) == "user-code");
+    }
+  }
+  SECTION("another rank's child is dead") {
+    literal.child(101, {}, 'Z');
+    CHECK(only_rank_2(literal) == "user-code");
+  }
+}
+
 TEST_CASE("a child's output, which what it has left behind keeps open") {
   const std::string subprocess = "/usr/lib/python3.11/subprocess.py";
   LiteralJob literal = one_differs(Stack{libc("poll"), py("select", "/usr/lib/python3.11/selectors.py", 415),
