@@ -6,9 +6,11 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <ctime>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,6 +35,8 @@ struct Question {
   std::string pipe;                              // below the process's root directory
   DumpPlace place;
   bool asked = false;
+  bool other_process = false;    // its newest dump names threads of another process
+  std::optional<Error> damaged;  // its newest dump could not be read: it is being written, or is none
   std::optional<Error> failure;
   std::optional<FlightRecord> record;
 };
@@ -42,8 +46,20 @@ bool is_still_there(const Question& question) {
   return stat && !stat->ends() && stat->start_ticks == question.start_ticks;
 }
 
-// Whether the process has this very pipe open.
-bool has_open(Pid pid, const struct stat& pipe) {
+// Whether a descriptor can read: "flags:\t0104000", octal, of /proc/PID/fdinfo.
+bool can_read(Pid pid, const char* descriptor) {
+  constexpr std::string_view kFlags = "flags:\t";
+  const auto info = target::proc::read_file(fmt::format("/proc/{}/fdinfo/{}", pid, descriptor));
+  const std::size_t at = info ? info->find(kFlags) : std::string::npos;
+  unsigned flags = 0;
+  if (at == std::string::npos ||
+      std::from_chars(info->data() + at + kFlags.size(), info->data() + info->size(), flags, 8).ec != std::errc())
+    return false;
+  return (flags & O_ACCMODE) != O_WRONLY;
+}
+
+// Whether the process has this very pipe open, to read from it.
+bool reads_from(Pid pid, const struct stat& pipe) {
   constexpr int kMaxDescriptors = 65'536;
   const std::string directory = fmt::format("/proc/{}/fd", pid);
   const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), closedir);
@@ -53,7 +69,7 @@ bool has_open(Pid pid, const struct stat& pipe) {
     if (++seen > kMaxDescriptors) return false;
     struct stat target {};
     if (stat((directory + "/" + entry->d_name).c_str(), &target) == 0 && S_ISFIFO(target.st_mode) &&
-        target.st_dev == pipe.st_dev && target.st_ino == pipe.st_ino)
+        target.st_dev == pipe.st_dev && target.st_ino == pipe.st_ino && can_read(pid, entry->d_name))
       return true;
   }
   return false;
@@ -73,14 +89,20 @@ std::optional<Error> ask(const Question& question) {
   struct stat pipe {};
   if (found.get() < 0 || fstat(found.get(), &pipe) != 0)
     return failed(ErrorCode::kNotFound, "the Flight Recorder has no pipe there", errno,
-                  "torch makes it if TORCH_FR_BUFFER_SIZE is set too, when the first process group of NCCL is made");
-  if (!S_ISFIFO(pipe.st_mode) || pipe.st_uid != question.place.owner || !has_open(question.pid, pipe) ||
-      !is_still_there(question))
-    return failed(ErrorCode::kMismatch, "it is no pipe that this rank has open: nothing was written to it");
+                  "torch makes it when the first process group of NCCL is made, if TORCH_FR_BUFFER_SIZE is set too and "
+                  "TORCH_NCCL_ENABLE_MONITORING is not 0");
+  if (!S_ISFIFO(pipe.st_mode) || pipe.st_uid != question.place.owner)
+    return failed(ErrorCode::kMismatch, "it is no pipe of this rank's user: nothing was written to it", 0,
+                  "something else is at the pipe's place: give the job another TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+  if (!reads_from(question.pid, pipe) || !is_still_there(question))
+    return failed(ErrorCode::kMismatch, "it is no pipe that this rank reads: nothing was written to it", 0,
+                  "jobs with the same TORCH_NCCL_DEBUG_INFO_PIPE_FILE take each other's pipes away: give each its own");
   const FileDescriptor writing(
       ::open(fmt::format("/proc/self/fd/{}", found.get()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   if (writing.get() < 0 || write(writing.get(), "1", 1) != 1)
-    return failed(ErrorCode::kUnreadable, "the Flight Recorder cannot be asked", errno);
+    return failed(
+        ErrorCode::kUnreadable, "the Flight Recorder cannot be asked", errno,
+        errno == EAGAIN ? "the pipe is full of questions: the rank's heartbeat thread does not look any more" : "");
   return std::nullopt;
 }
 
@@ -91,11 +113,39 @@ bool read_answers(std::vector<Question>& questions, const std::vector<RankSnapsh
   for (std::size_t i = 0; i < questions.size(); ++i) {
     Question& question = questions[i];
     if (!question.asked || question.record) continue;
-    auto found = read_dump_at(question.place, captured);  // an error: it is being written
-    if (found && *found && may_be_of(**found, ranks[i])) question.record = std::move(**found);
+    auto found = read_dump_at(question.place, captured);
+    question.damaged = found && !*found ? std::optional(found->error()) : std::nullopt;
+    question.other_process = found && *found && !may_be_of(**found, ranks[i]);
+    if (found && *found && !question.other_process) question.record = std::move(**found);
     else some_left = true;
   }
   return some_left;
+}
+
+// Why there is no dump of a rank that was asked.
+Error no_answer(const Question& question, Clock::duration limit) {
+  const double seconds = std::chrono::duration<double>(limit).count();
+  Error error{.code = ErrorCode::kTimeout,
+              .subject = question.pipe,
+              .what = fmt::format("the Flight Recorder was asked, and has not written a dump within {:.0f} s", seconds),
+              .where = {},
+              .os_errno = 0,
+              .hint =
+                  "torch looks for the question once a second, but every 480 s only if TORCH_NCCL_DUMP_ON_TIMEOUT is "
+                  "0; TORCH_INCLUDE_STACK_TRACE=0 keeps it from waiting for Python's lock"};
+  if (question.damaged) {
+    error.code = question.damaged->code;
+    error.what = fmt::format("the Flight Recorder was asked, and its dump cannot be read after {:.0f} s: {}", seconds,
+                             question.damaged->what);
+    error.hint = "it may still be writing: look again without asking, which reads the dump that is there";
+  } else if (question.other_process) {
+    error.code = ErrorCode::kMismatch;
+    error.what =
+        "the Flight Recorder was asked, and a dump of another process has appeared: it has none of the rank's "
+        "threads";
+    error.hint = "jobs of one user write to the same place: give each its own TORCH_FR_DUMP_TEMP_FILE";
+  }
+  return error;
 }
 
 // Owned by the worker, which may be given up.
@@ -124,10 +174,10 @@ void ask_all(Work& work) {
     if (!place) {
       question.failure = Error{.code = ErrorCode::kGone,
                                .subject = fmt::format("pid {}", question.pid),
-                               .what = "its Flight Recorder cannot be asked: it has ended, or its rank is not known",
+                               .what = "its Flight Recorder cannot be asked: it has ended",
                                .where = {},
                                .os_errno = 0,
-                               .hint = ""};
+                               .hint = "look at its core, if it has left one"};
       continue;
     }
     question.place = std::move(*place);
@@ -139,20 +189,11 @@ void ask_all(Work& work) {
   while (read_answers(work.questions, work.ranks, work.captured) && Clock::now() < deadline)
     nanosleep(&kBetween, nullptr);
   for (Question& question : work.questions)
-    if (question.asked && !question.record)
-      question.failure = Error{.code = ErrorCode::kTimeout,
-                               .subject = question.pipe,
-                               .what = "the Flight Recorder was asked, and has not written a dump in time",
-                               .where = {},
-                               .os_errno = 0,
-                               .hint =
-                                   "torch looks for the question once a second, but every 480 s only if "
-                                   "TORCH_NCCL_DUMP_ON_TIMEOUT is 0; TORCH_INCLUDE_STACK_TRACE=0 keeps it from "
-                                   "waiting for Python's lock"};
+    if (question.asked && !question.record) question.failure = no_answer(question, work.limit);
 }
 
-// std::nullopt: the rank has no such pipe.
-std::optional<Question> question_for(const RankSnapshot& rank) {
+// The failure: there is no pipe that could be asked.
+Question question_for(const RankSnapshot& rank) {
   Question question{.rank = 0,
                     .pid = rank.pid,
                     .start_ticks = rank.start_ticks,
@@ -160,11 +201,28 @@ std::optional<Question> question_for(const RankSnapshot& rank) {
                     .pipe = {},
                     .place = {},
                     .asked = false,
+                    .other_process = false,
+                    .damaged = {},
                     .failure = {},
                     .record = {}};
+  const auto cannot = [&](std::string why, std::string hint) {
+    question.failure = Error{.code = ErrorCode::kNotFound,
+                             .subject = fmt::format("pid {}", question.pid),
+                             .what = "its Flight Recorder cannot be asked: " + std::move(why),
+                             .where = {},
+                             .os_errno = 0,
+                             .hint = std::move(hint)};
+    return question;
+  };
   if (rank.environment) question.variables = {rank.environment->variables.begin(), rank.environment->variables.end()};
   const auto stem = question.variables.find(kPipeVariable);
-  if (!rank.rank || stem == question.variables.end() || !stem->second.starts_with('/')) return std::nullopt;
+  if (stem == question.variables.end() || stem->second.empty())
+    return cannot(fmt::format("{} is not set in it", kPipeVariable),
+                  fmt::format("start the job with {}=/tmp/fr_ and TORCH_FR_BUFFER_SIZE=2000", kPipeVariable));
+  if (!stem->second.starts_with('/'))
+    return cannot(fmt::format("{} is \"{}\", no absolute path", kPipeVariable, stem->second),
+                  fmt::format("which directory that meant is not known any more: set {}=/tmp/fr_", kPipeVariable));
+  if (!rank.rank) return cannot("its rank is not known, with which the pipe's name ends", "");
   question.pipe = fmt::format("{}{}.pipe", stem->second, *rank.rank);
   return question;
 }
@@ -181,17 +239,14 @@ void ask_flight_recorders(JobSnapshot& job, Limit limit) {
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank || rank.source != Source::kLive || rank.status == Status::kFailed) continue;
-    if (auto question = question_for(rank)) {
-      question->rank = r;
-      work->questions.push_back(std::move(*question));
-      work->ranks.push_back(rank);
-    } else {
-      rank.problems.push_back(problem_of(
-          {.code = ErrorCode::kNotFound,
-           .subject = fmt::format("pid {}", rank.pid),
-           .what = fmt::format("its Flight Recorder cannot be asked: {} is not set in it", kPipeVariable),
-           .hint = fmt::format("start the job with {}=/tmp/fr_ and TORCH_FR_BUFFER_SIZE=2000", kPipeVariable)}));
+    Question question = question_for(rank);
+    if (question.failure) {
+      rank.problems.push_back(problem_of(*question.failure));
+      continue;
     }
+    question.rank = r;
+    work->questions.push_back(std::move(question));
+    work->ranks.push_back(rank);
   }
   if (work->questions.empty()) return;
   const auto done = unattended<bool>([work] { return ask_all(*work), true; }, Unattended::beyond(work->limit));

@@ -8,7 +8,7 @@ import sys
 import cases
 from command_line import SOURCE, text_of
 from core_files import core_of
-from processes import Fixture, check, json_report, run_tool
+from processes import Fixture, Skip, check, json_report, run_tool
 
 DUMPS = os.path.join(SOURCE, "fixtures", "flight_recorder")
 PROGRAM = "import json, os, sys, threading; print(json.dumps({'pid': os.getpid(), 'thread': threading.get_ident()}), flush=True); sys.stdin.read()"
@@ -129,23 +129,36 @@ def case_a_hostile_pickle(directory):
 # What torch's heartbeat thread does: it has a pipe with a name open, and dumps if anything is written into it.
 ANSWERS = """
 import json, os, pickle, select, sys, threading
-pipe, dump, trace, delay = sys.argv[1:5]
+pipe, dump, trace, manner = sys.argv[1:5]
 os.mkfifo(pipe)
 fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+if manner == "only writes":
+    reading, fd = fd, os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    os.close(reading)
+if manner == "full":
+    writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while os.write(writing, b"?" * 4096):
+            pass
+    except BlockingIOError:
+        fd = -1
 with open(dump, "rb") as file:
     entries = pickle.load(file)
 for entry in entries["entries"]:
-    entry["thread_id"] = str(threading.get_ident())
+    entry["thread_id"] = "4711" if manner == "other process" else str(threading.get_ident())
 print(json.dumps({"pid": os.getpid()}), flush=True)
 while True:
     wait = select.poll()
-    wait.register(fd, select.POLLIN)
+    if fd >= 0 and manner != "only writes":
+        wait.register(fd, select.POLLIN)
     wait.register(0, select.POLLIN)
     ready = {at for at, _ in wait.poll()}
     if fd in ready and os.read(fd, 4096):
         data = pickle.dumps(entries, 2)
-        if delay == "never":
+        if manner == "never":
             continue
+        if manner == "half":
+            data = data[:len(data) // 2]
         with open(trace, "wb") as file:
             file.write(data[:len(data) // 2])
             file.flush()
@@ -158,12 +171,12 @@ while True:
 
 
 @contextlib.contextmanager
-def ranks_that_answer(directory, delays=("", "")):
+def ranks_that_answer(directory, manners=("", "")):
     with contextlib.ExitStack() as ranks:
         environment = dict(os.environ, WORLD_SIZE="2", TORCH_FR_DUMP_TEMP_FILE=os.path.join(directory, "trace_"),
                            TORCH_NCCL_DEBUG_INFO_PIPE_FILE=os.path.join(directory, "fr_"))
         yield [ranks.enter_context(Fixture([sys.executable, "-c", ANSWERS, os.path.join(directory, "fr_%d.pipe" % number),
-                                            os.path.join(DUMPS, "other-collective_%d" % number), os.path.join(directory, "trace_%d" % number), delays[number]],
+                                            os.path.join(DUMPS, "other-collective_%d" % number), os.path.join(directory, "trace_%d" % number), manners[number]],
                                            env=dict(environment, RANK=str(number)))) for number in range(2)]
 
 
@@ -185,11 +198,35 @@ def case_asked(directory):
                 check(file.read() == "asked\n", "rank %d was asked more than once" % number)
 
 
+def check_refused(report, expected):
+    """The ranks have no dump, and problems that say why, with a hint."""
+    for rank, text in zip(report["ranks"], expected):
+        check("flight_recorder" not in rank, "rank %r has a dump" % rank["rank"])
+        problems = [problem for problem in rank["problems"] if text in problem["message"]]
+        check(problems and problems[0]["hint"], "%r instead of %r" % (rank["problems"], text))
+
+
+def ask(ranks, *arguments):
+    return json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", "ask", *arguments)
+
+
 def case_asked_in_vain(directory):
     with ranks_that_answer(directory, ("never", "")) as ranks:
-        report = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", "ask", "--timeout", "2")
-        check(["flight_recorder" in rank for rank in report["ranks"]] == [False, True], "%r" % [rank.get("flight_recorder") for rank in report["ranks"]])
-        check("was asked, and has not written a dump in time" in problems_of(report["ranks"][0]), problems_of(report["ranks"][0]))
+        report = ask(ranks, "--timeout", "2")
+        check("flight_recorder" in report["ranks"][1], "the other rank has answered")
+        check_refused({"ranks": report["ranks"][:1]}, ["was asked, and has not written a dump within 2 s"])
+
+
+def case_asked_and_answered_wrongly(directory):
+    """A dump that stays half written, and one of another process."""
+    with ranks_that_answer(directory, ("half", "other process")) as ranks:
+        check_refused(ask(ranks, "--timeout", "2"), ["its dump cannot be read after 2 s", "a dump of another process has appeared"])
+
+
+def case_a_pipe_that_nobody_reads(directory):
+    """The rank has it open to write only, or has stopped looking: the write must neither wait nor count as a question."""
+    with ranks_that_answer(directory, ("only writes", "full")) as ranks:
+        check_refused(ask(ranks), ["it is no pipe that this rank reads: nothing was written to it", "the Flight Recorder cannot be asked"])
 
 
 def case_a_pipe_of_somebody_else_is_not_written_to(directory):
@@ -202,17 +239,54 @@ def case_a_pipe_of_somebody_else_is_not_written_to(directory):
         with open(os.path.join(directory, "fr_1.pipe"), "w", encoding="utf-8") as file:
             file.write("a file")
         try:
-            report = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", "ask")
-            for rank in report["ranks"]:
-                check("it is no pipe that this rank has open: nothing was written to it" in problems_of(rank), problems_of(rank))
-            try:
-                check(os.read(other, 1) == b"", "something was written")
-            except BlockingIOError:
-                pass
+            check_refused(ask(ranks), ["it is no pipe that this rank reads: nothing was written to it", "it is no pipe of this rank's user: nothing was written to it"])
+            check_nothing_in(other)
         finally:
             os.close(other)
     with open(os.path.join(directory, "fr_1.pipe"), encoding="utf-8") as file:
         check(file.read() == "a file", "the file was written to")
+
+
+def check_nothing_in(pipe):
+    try:
+        check(os.read(pipe, 1) == b"", "something was written")
+    except BlockingIOError:
+        pass
+
+
+def case_a_link_to_a_pipe_is_not_followed(directory):
+    """Even to the pipe that the rank reads: torch makes none."""
+    with ranks_that_answer(directory) as ranks:
+        for number in range(2):
+            pipe = os.path.join(directory, "fr_%d.pipe" % number)
+            os.rename(pipe, pipe + ".moved")
+            os.symlink(pipe + ".moved", pipe)
+        check_refused(ask(ranks), ["it is no pipe of this rank's user: nothing was written to it"] * 2)
+        check(not any(os.path.exists(os.path.join(directory, "trace_%d.asked" % number)) for number in range(2)), "the pipe behind the link was written to")
+
+
+def case_a_pipe_of_another_user(directory):
+    """The rank reads it, and it belongs to another user, who could read it as well."""
+    if os.geteuid() != 0:
+        raise Skip("only root can give a pipe to another user")
+    with ranks_that_answer(directory) as ranks:
+        for number in range(2):
+            os.chown(os.path.join(directory, "fr_%d.pipe" % number), 65534, 65534)
+        check_refused(ask(ranks), ["it is no pipe of this rank's user: nothing was written to it"] * 2)
+        check(not any(os.path.exists(os.path.join(directory, "trace_%d.asked" % number)) for number in range(2)), "it was written to")
+
+
+def case_a_relative_place(directory):
+    with contextlib.ExitStack() as stack:
+        environment = dict(os.environ, WORLD_SIZE="2", TORCH_NCCL_DEBUG_INFO_PIPE_FILE="fr_")
+        ranks = [stack.enter_context(Fixture([sys.executable, "-c", PROGRAM], env=dict(environment, RANK=str(number)))) for number in range(2)]
+        check_refused(ask(ranks), ['TORCH_NCCL_DEBUG_INFO_PIPE_FILE is "fr_", no absolute path'] * 2)
+
+
+def case_asked_on_nodes(directory):
+    """`rankstacks job` hands the word on."""
+    _, out, _ = run_tool("job", "--hosts", "node-1", "--via", "ssh", "--print", "attach", "--flight-recorder", "ask")
+    check("--flight-recorder ask" in text_of(out).replace("'", "").replace("=", " "), text_of(out))
 
 
 def case_without_a_pipe(directory):
