@@ -167,7 +167,11 @@ std::string describe_wait(const RankState& state, std::size_t ranks_in_all) {
   if (!state.group) return text;
   const bool some_ranks = !state.group->ranks.empty() && state.group->ranks.size() < ranks_in_all;
   if (state.group->name != kDefaultGroup || some_ranks) text += fmt::format(" of group {}", state.group->name);
-  if (some_ranks) text += fmt::format(" (ranks {})", format_numbers(state.group->ranks));
+  const bool described = state.group->name != kDefaultGroup && !state.group->description.empty();
+  if (described && some_ranks)
+    text += fmt::format(" ({}; ranks {})", state.group->description, format_numbers(state.group->ranks));
+  else if (described) text += fmt::format(" ({})", state.group->description);
+  else if (some_ranks) text += fmt::format(" (ranks {})", format_numbers(state.group->ranks));
   return text;
 }
 

@@ -109,7 +109,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   snapshot.world_size = identity.world_size;
   snapshot.local_rank = identity.local_rank;
   snapshot.local_world_size = identity.local_world_size;
-  snapshot.coordinates = coordinates_of(snapshot.command, core.environment(), snapshot.rank, snapshot.world_size);
+  snapshot.coordinates = coordinates_of(snapshot.command, environment, snapshot.rank, snapshot.world_size);
   snapshot.problems = core.problems();
   snapshot.method = ReadMethod::kCore;
   if (core.partial()) snapshot.status = Status::kPartial;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "known/group_axes.h"
+
 namespace rankstacks::capture {
 namespace {
 
@@ -211,6 +213,24 @@ std::optional<Coordinates> of_deepspeed(const Options& options, int rank, int wo
   return Coordinates{"DeepSpeed, from the command line", std::move(*placed)};
 }
 
+// What the process groups in memory say. An axis of size 1 is left out as the command line's: all but pp, dp and tp.
+std::optional<Coordinates> of_memory(const std::map<std::string, std::string>& environment) {
+  const auto framework = environment.find(std::string(known::kLayoutFramework));
+  if (framework == environment.end()) return std::nullopt;
+  Coordinates coordinates{.from = framework->second + ", from memory", .axes = {}};
+  for (auto it = environment.lower_bound(std::string(known::kLayoutAxis)); it != environment.end(); ++it) {
+    const auto& [name, value] = *it;
+    if (!name.starts_with(known::kLayoutAxis)) break;
+    const std::size_t slash = std::min(value.find('/'), value.size());
+    const auto place = number(std::string_view(value).substr(0, slash));
+    const std::string axis = name.substr(known::kLayoutAxis.size());
+    const bool counts = axis == "pp" || axis == "dp" || axis == "tp" || value.substr(slash) != "/1";
+    if (place && counts) coordinates.axes.emplace_back(axis, *place);
+  }
+  sort_axes(coordinates);
+  return coordinates.axes.empty() ? std::nullopt : std::optional(coordinates);
+}
+
 std::optional<Coordinates> of_accelerate(const std::map<std::string, std::string>& environment, int rank, int world) {
   const auto variable = [&](const char* name) {
     const auto it = environment.find(name);
@@ -227,6 +247,7 @@ std::optional<Coordinates> of_accelerate(const std::map<std::string, std::string
 std::optional<Coordinates> coordinates_of(std::span<const std::string> command,
                                           const std::map<std::string, std::string>& environment,
                                           std::optional<int> rank, std::optional<int> world_size) {
+  if (auto found = of_memory(environment)) return found;
   if (!rank || !world_size || *rank < 0 || *rank >= *world_size || *world_size > kMaxRanks) return std::nullopt;
   const Options options(command);
   for (const auto& framework : {of_megatron, of_torchtitan, of_deepspeed})

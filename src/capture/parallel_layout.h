@@ -1,5 +1,6 @@
-// Determines a rank's place in the grid of a job that combines several kinds of parallelism, from the sizes on its
-// command line and in its environment.
+// Determines a rank's place in the grid of a job that combines several kinds of parallelism: from the process groups
+// that its framework has in memory (python/rank_values.h), else from the sizes on its command line and in its
+// environment.
 //
 // A framework numbers its ranks by a fixed order of the axes, here with the fastest axis last:
 //
@@ -22,9 +23,10 @@
 
 namespace rankstacks::capture {
 
-// std::nullopt if no sizes are given, if they do not fit the world size, or if the framework may use other sizes (a
-// checkpoint's, an encoder's). If a settings file may contain more sizes than the command line (torchtitan, NeMo), only
-// those axes are returned whose place follows from the given sizes.
+// `environment`: with the values that python::read_rank_values() has found. std::nullopt if no sizes are given, if they
+// do not fit the world size, or if the framework may use other sizes (a checkpoint's, an encoder's). If a settings file
+// may contain more sizes than the command line (torchtitan, NeMo), only those axes are returned whose place follows
+// from the given sizes.
 std::optional<Coordinates> coordinates_of(std::span<const std::string> command,
                                           const std::map<std::string, std::string>& environment,
                                           std::optional<int> rank, std::optional<int> world_size);

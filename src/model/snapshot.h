@@ -136,7 +136,10 @@ struct OmittedFrames {
 struct ProcessGroup {
   std::string name;        // the same on all of its ranks; "" if it has none
   std::vector<int> ranks;  // its members, as ranks of the job, in the group's order; empty: unknown
-  bool operator==(const ProcessGroup&) const = default;
+  // What it is for, as its program or torch says: "mesh_tp", "default_pg"; "" if it has none, or if it is not known.
+  std::string description = {};
+  // Whether they are one group: what is known of a group's purpose may differ from rank to rank.
+  bool operator==(const ProcessGroup& other) const { return name == other.name && ranks == other.ranks; }
 };
 
 // The values of variables of one Python frame. They are not a part of Frame: ranks at the same place have different

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "python/group_object.h"
 #include "python/string_hash.h"
 
 namespace rankstacks::python {
@@ -109,9 +110,17 @@ const ProcessGroup* ProcessGroups::find(Address globals, Address object) {
       group = ProcessGroup{};
       if (objects_.kind(*name) == ObjectKind::kString) group->name = codes_.text(*name, kLongestName).value_or("");
       group->ranks = members(known_groups, object);
+      if (const auto cxx = read_group_object(target_, layout_, object, group->ranks.size()))
+        group->description = cxx->description;
     }
   }
   return group ? &*group : nullptr;
+}
+
+std::vector<Address> ProcessGroups::objects(Address globals) {
+  std::vector<Address> objects;
+  for (const DictEntry& entry : module(globals).names) objects.push_back(entry.key);
+  return objects;
 }
 
 Address ProcessGroups::default_object(Address globals) {

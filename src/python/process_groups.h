@@ -4,7 +4,7 @@
 //     _pg_group_ranks    {group: {rank in the job: rank in the group}}
 //
 // These are the same from torch 1.13 to 2.15. Groups are distinguished by the addresses of their objects, as in these
-// dicts.
+// dicts. Their descriptions are in C++ objects (group_object.h).
 #pragma once
 
 #include <map>
@@ -30,6 +30,9 @@ class ProcessGroups {
 
   // nullptr if it is not a group that the module knows.
   const ProcessGroup* find(Address globals, Address object);
+
+  // The Python objects of the groups that this process is in, the oldest first.
+  std::vector<Address> objects(Address globals);
 
   // The default group, which functions use if no group is given. nullptr if there is none.
   const ProcessGroup* default_group(Address globals);

@@ -1,11 +1,17 @@
 #include "python/rank_values.h"
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "known/group_axes.h"
 #include "known/rank_values.h"
 #include "python/attributes.h"
+#include "python/group_object.h"
 #include "python/loaded_modules.h"
 #include "python/objects.h"
 #include "python/process_groups.h"
@@ -17,9 +23,8 @@ namespace {
 
 constexpr std::size_t kLongestValue = 256;
 
-// c10d::ProcessGroup: rank_ and size_, two ints, after the reference counts (one word from 2.10 on, else two) and, from
-// 2.0 on, a pointer to the store. pybind11's instances hold the pointer to their C++ object right behind their head.
-constexpr Address kFirstOfGroup = 2 * sizeof(Address), kLastOfGroup = 5 * sizeof(Address);
+// Of the process groups of one process, from the oldest on, descriptions are read.
+constexpr std::size_t kMaxDescribed = 1024;
 
 class RankValueReader {
  public:
@@ -44,7 +49,8 @@ class RankValueReader {
   }
 
  private:
-  std::optional<std::string> text_at(Address globals, std::string_view path) {
+  // The value of a global, or of an attribute of it; 0 if there is none.
+  Address object_at(Address globals, std::string_view path) {
     std::size_t end = std::min(path.find('.'), path.size());
     Address at = modules_.entry(globals, path.substr(0, end), kMaxGlobals);
     while (at != 0 && end < path.size()) {
@@ -52,30 +58,83 @@ class RankValueReader {
       end = std::min(path.find('.'), path.size());
       at = attributes_.find(at, path.substr(0, end)).value_or(0);
     }
+    return at;
+  }
+
+  std::optional<std::string> text_at(Address globals, std::string_view path) {
+    const Address at = object_at(globals, path);
     if (at == 0) return std::nullopt;
     if (const auto number = objects_.integer(at)) return std::to_string(*number);
     return objects_.kind(at) == ObjectKind::kString ? text_.text(at, kLongestValue) : std::nullopt;
   }
 
-  // The default group's size is that of its members; its own rank is the int before the int of that size.
+  // The default group's own rank is that of the process.
   void read_torch(Address globals, std::map<std::string, std::string>& values) {
     const ProcessGroup* group = groups_.default_group(globals);
     const Address object = groups_.default_object(globals);
     if (group == nullptr || object == 0 || group->ranks.size() < 2) return;
-    const Address cxx = target_.read_value<Address>(object + layout_.object_head()).value_or(0);
-    std::optional<std::int32_t> rank;
-    for (Address at = kFirstOfGroup; cxx != 0 && at <= kLastOfGroup; at += sizeof(Address)) {
-      const auto first = target_.read_value<std::int32_t>(cxx + at),
-                 second = target_.read_value<std::int32_t>(cxx + at + sizeof(std::int32_t));
-      if (!first || !second || static_cast<std::size_t>(*second) != group->ranks.size() || *first < 0 ||
-          *first >= *second)
-        continue;
-      if (rank) return;
-      rank = first;
-    }
-    if (!rank) return;
-    values.emplace(known::kTorchRank, std::to_string(*rank));
+    const auto cxx = read_group_object(target_, layout_, object, group->ranks.size());
+    if (!cxx) return;
+    values.emplace(known::kTorchRank, std::to_string(cxx->rank));
     values.emplace(known::kTorchWorldSize, std::to_string(group->ranks.size()));
+    read_layout(globals, cxx->rank, values);
+  }
+
+  // Place and size on each axis. Axes of one framework only: each has its own idea of what an axis is.
+  using Axes = std::map<std::string_view, std::pair<std::size_t, std::size_t>>;
+
+  void read_layout(Address c10d, std::int32_t rank, std::map<std::string, std::string>& values) {
+    Axes axes;
+    const auto rules = known::group_axes();
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const known::GroupAxisRule& rule = rules[i];
+      if (const Address globals = modules_.globals_of(rule.module); globals != 0)
+        if (const auto place = place_in(c10d, object_at(globals, rule.path), rank)) axes.emplace(rule.axis, *place);
+      const bool last = i + 1 == rules.size() || rules[i + 1].framework != rule.framework;
+      if (last && add_layout(rule.framework, axes, values)) return;
+      if (last) axes.clear();
+    }
+    add_layout(known::kDeviceMesh, mesh_axes(c10d, rank), values);
+  }
+
+  // By the descriptions of groups. A dimension that two groups have, of which the process has different places, says
+  // nothing: the program has several meshes.
+  Axes mesh_axes(Address c10d, std::int32_t rank) {
+    Axes axes;
+    std::set<std::string_view> ambiguous;
+    std::vector<Address> groups = groups_.objects(c10d);
+    groups.resize(std::min(groups.size(), kMaxDescribed));
+    for (const Address object : groups) {
+      const ProcessGroup* group = groups_.find(c10d, object);
+      if (group == nullptr || !group->description.starts_with(known::kMeshDescription)) continue;
+      const std::string_view name = std::string_view(group->description).substr(known::kMeshDescription.size());
+      const auto rules = known::mesh_dimensions();
+      const auto rule = std::find_if(rules.begin(), rules.end(), [&](const auto& one) { return one.name == name; });
+      const auto place = rule != rules.end() ? place_in(c10d, object, rank) : std::nullopt;
+      if (!place) continue;
+      if (const auto [known, is_new] = axes.emplace(rule->axis, *place); !is_new && known->second != *place)
+        ambiguous.insert(rule->axis);
+    }
+    for (const std::string_view axis : ambiguous) axes.erase(axis);
+    return axes;
+  }
+
+  // Where the process is among the members, and how many these are; std::nullopt if it is not one of them.
+  std::optional<std::pair<std::size_t, std::size_t>> place_in(Address c10d, Address object, std::int32_t rank) {
+    const ProcessGroup* group = object != 0 ? groups_.find(c10d, object) : nullptr;
+    if (group == nullptr) return std::nullopt;
+    const auto own = std::find(group->ranks.begin(), group->ranks.end(), rank);
+    if (own == group->ranks.end()) return std::nullopt;
+    return std::pair(static_cast<std::size_t>(own - group->ranks.begin()), group->ranks.size());
+  }
+
+  // Whether the axes divide the job at all.
+  static bool add_layout(std::string_view framework, const Axes& axes, std::map<std::string, std::string>& values) {
+    if (std::none_of(axes.begin(), axes.end(), [](const auto& axis) { return axis.second.second > 1; })) return false;
+    values.emplace(known::kLayoutFramework, framework);
+    for (const auto& [axis, place] : axes)
+      values.emplace(fmt::format("{}{}", known::kLayoutAxis, axis), fmt::format("{}/{}", place.first, place.second));
+    return true;
   }
 
   const target::Target& target_;

@@ -338,7 +338,7 @@ class VariableReader {
       }
     }
     if (!group) return;
-    found.group = ProcessGroup{.name = group->name};
+    found.group = ProcessGroup{.name = group->name, .ranks = {}, .description = group->description};
     if (group->ranks.size() > members_left_) return;
     members_left_ -= group->ranks.size();
     found.group->ranks = group->ranks;

@@ -172,7 +172,8 @@ class Walk {
     each(&FieldRedaction::name, thread.kernel_stack);
     for (FrameVariables& variables : thread.variables) {
       for (auto& [name, value] : variables.numbers) fields_.name(name);
-      if (variables.group) fields_.name(variables.group->name);
+      if (variables.group)
+        for (std::string* value : {&variables.group->name, &variables.group->description}) fields_.name(*value);
     }
   }
 

@@ -128,6 +128,7 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
     n.require_object();
     ProcessGroup group;
     n.optional("name", [&](const Node& v) { group.name = v.text(); });
+    n.optional("description", [&](const Node& v) { group.description = v.text(); });
     n.optional("ranks", [&](const Node& list) {
       list.each(kMaxRanks, [&](const Node& v) { group.ranks.push_back(v.int32(0)); });
     });

@@ -414,6 +414,7 @@ class Writer {
         json_.key("group");
         json_.open('{');
         json_.field("name", v.group->name);
+        if (!v.group->description.empty()) json_.field("description", v.group->description);
         json_.key("ranks");
         json_.open('[');
         for (const int rank : v.group->ranks) json_.number(rank);

@@ -99,6 +99,21 @@ TEST_CASE("groups used in another order") {
   }
 }
 
+TEST_CASE("what a group is for is a word about it, and not a part of it") {
+  LiteralJob literal;
+  // Rank 1's memory did not show it.
+  for (int r = 0; r < 4; ++r)
+    arguments(literal.rank(r, 4, r == 3 ? Stack{libc("clock_nanosleep")} + in_main(20) : in_call("all_reduce", 12)),
+              r < 2 ? ProcessGroup{"5", {0, 1, 3}, r == 0 ? "mesh_tp" : ""} : kWorld);
+  const Analysis analysis = analyze(literal.job);
+  CHECK(accused(literal).contains(3));
+  REQUIRE((analysis.activities[0] && analysis.activities[1]));
+  CHECK(analysis.activities[0]->summary.find("in all_reduce of group 5 (mesh_tp; ranks 0-1,3)") != std::string::npos);
+  CHECK(analysis.activities[1]->summary.find("in all_reduce of group 5 (ranks 0-1,3)") != std::string::npos);
+  CHECK(analysis.activities[0]->group == "5");
+  CHECK(ProcessGroup{"5", {0}, "mesh_tp"} == ProcessGroup{"5", {0}});
+}
+
 TEST_CASE("one that calls a collective on its way out has ended before the others") {
   LiteralJob literal;
   const Stack at_exit = Stack{libc("pthread_cond_wait"),

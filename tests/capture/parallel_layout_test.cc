@@ -135,3 +135,19 @@ TEST_CASE("no coordinates without a rank number, or without sizes") {
   CHECK(place("python3 train.py --lr 0.1", 0, 8) == "");
   CHECK(place("", 0, 8) == "");
 }
+
+TEST_CASE("the groups in memory have precedence") {
+  const std::string command = "python3 pretrain_gpt.py --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2";
+  const auto coordinates = [&](std::map<std::string, std::string> values) {
+    values.emplace("torch:layout", "DeepSpeed");
+    return coordinates_of(words(command), values, 5, 8);
+  };
+  const auto found = coordinates(
+      {{"torch:axis:tp", "1/2"}, {"torch:axis:pp", "3/4"}, {"torch:axis:dp", "0/1"}, {"torch:axis:ep", "0/1"}});
+  REQUIRE(found.has_value());
+  CHECK(found->from == "DeepSpeed, from memory");
+  CHECK(found->axes == std::vector<std::pair<std::string, int>>{{"pp", 3}, {"dp", 0}, {"tp", 1}});
+  // Nothing that could be used: the command line says it.
+  CHECK(coordinates({{"torch:axis:ep", "0/1"}})->from == "Megatron, from the command line");
+  CHECK(coordinates({{"torch:axis:tp", "first"}})->from == "Megatron, from the command line");
+}

@@ -35,6 +35,22 @@ TEST_CASE("what frameworks have in memory of their rank", "[real]") {
   }
 }
 
+TEST_CASE("what torch's process groups say of the axes of a job", "[real]") {
+  for (const InstalledPython& interpreter : installed_pythons()) {
+    INFO(interpreter.name());
+    // The C++ objects of this program are bytes, whose contents begin too late for that in free-threaded builds.
+    const bool has_objects = !interpreter.path.ends_with('t');
+    const Values rank = has_objects ? Values{{"torch:rank", "3"}, {"torch:world_size", "4"}} : Values{};
+    Values by_mesh = rank, by_framework = rank;
+    // Of "pp" it has two places.
+    if (has_objects)
+      by_mesh.merge(Values{{"torch:layout", "DeviceMesh"}, {"torch:axis:dp", "1/2"}, {"torch:axis:tp", "1/2"}});
+    if (has_objects) by_framework.merge(Values{{"torch:layout", "vLLM"}, {"torch:axis:tp", "0/2"}});
+    CHECK(values_of(interpreter, "mesh") == by_mesh);
+    CHECK(values_of(interpreter, "parallel_state") == by_framework);
+  }
+}
+
 TEST_CASE("a process without these frameworks", "[real]") {
   for (const InstalledPython& interpreter : installed_pythons()) CHECK(values_of(interpreter, "plain").empty());
 }

@@ -453,26 +453,62 @@ def busy():
     work()
 
 
+def module(name, **names):
+    import types
+    made = types.ModuleType(name)
+    made.__dict__.update(names)
+    sys.modules[name] = made
+
+
+class Named(object):
+    def __init__(self, **names):
+        self.__dict__.update(names)
+
+
+kept = []  # what only addresses lead to
+
+
+class Group(object):
+    """As pybind11's instances: the pointer to the C++ object is right behind the head."""
+    __slots__ = ("cxx",)
+
+    def __init__(self, rank, size, description):
+        import struct
+        text = description.encode() + b"\0" + b" " * 16
+        where = id(text) + bytes.__basicsize__ - 1
+        self.cxx = struct.pack("=iiQQQQQ", rank, size, 1, where, len(description), len(text), 0) + bytes(64)
+        kept.append(text)
+
+
 def frameworks():
     """Modules as jax, vLLM and torch.distributed have them."""
-    import types
-
-    def module(name, **names):
-        made = types.ModuleType(name)
-        made.__dict__.update(names)
-        sys.modules[name] = made
-
-    class State(object):
-        process_id = 0
-
-    class Group(object):
-        pass
-
-    state, world, subgroup = State(), Group(), Group()
-    state.process_id, state.num_processes, state.coordinator_address = 5, 8, "localhost:1234"
+    state = Named(process_id=5, num_processes=8, coordinator_address="localhost:1234")
+    world, subgroup = Named(), Named()
     module("jax._src.distributed", global_state=state, other=3)
     module("vllm.distributed.parallel_state", _WORLD=None)
     module("torch.distributed.distributed_c10d", _pg_names={world: "0", subgroup: "1"}, _pg_group_ranks={world: {0: 0, 1: 1}, subgroup: {1: 0}})
+    os.kill(os.getpid(), STOP)
+
+
+def groups_of_axes():
+    """Rank 3 of 4 of torch.distributed, in groups of two, one of which has no description, and two meshes' "pp"."""
+    world, dp, tp, pair = Group(3, 4, "default_pg"), Group(1, 2, "mesh_dp"), Group(1, 2, "mesh_tp"), Group(0, 2, "undefined")
+    first, second = Group(0, 2, "mesh_pp"), Group(1, 2, "mesh_pp")
+    ranks = {world: {0: 0, 1: 1, 2: 2, 3: 3}, dp: {1: 0, 3: 1}, tp: {2: 0, 3: 1}, pair: {3: 0, 0: 1}, first: {3: 0, 1: 1}, second: {1: 0, 3: 1}}
+    return {"_pg_names": {group: str(number) for number, group in enumerate(ranks)}, "_pg_group_ranks": ranks}, pair
+
+
+def mesh():
+    names, _ = groups_of_axes()
+    module("torch.distributed.distributed_c10d", **names)
+    module("deepspeed.utils.groups", mpu=None, _TENSOR_MODEL_PARALLEL_GROUP=None)
+    os.kill(os.getpid(), STOP)
+
+
+def parallel_state():
+    names, pair = groups_of_axes()
+    module("torch.distributed.distributed_c10d", **names)
+    module("vllm.distributed.parallel_state", _TP=Named(device_group=pair), _PP=None, _EP=Named())
     os.kill(os.getpid(), STOP)
 
 
@@ -480,7 +516,7 @@ CASES = {
     f.__name__: f
     for f in (
         plain, generators, callbacks, class_body, importing, coroutines, threads, unicode_names, recursion, odd_file_names, exceptions,
-        hooks, profiling, signals, no_lines, long_lines, loops, counted, interpreter, gil_holder, busy, frameworks,
+        hooks, profiling, signals, no_lines, long_lines, loops, counted, interpreter, gil_holder, busy, frameworks, mesh, parallel_state,
     )
 }
 

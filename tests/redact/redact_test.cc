@@ -78,7 +78,7 @@ Planted planted_job() {
   b.threads[0].handles = HandledException{"Err" + plant("_"), "my words, key " + plant("xoxb-", "1234567890-aBcD")};
   b.threads[0].handles->chain = {{ExceptionLink::kCause, "Err" + plant("_"), "my words, key " + plant("ghp_")}};
   b.threads[0].python_lock = PythonLock{PythonLockKind::kModule, "alice.mod" + plant("_"), {}};
-  b.threads[0].variables = {{0, {{plant("v_"), 3}}, ProcessGroup{"pg" + plant("_"), {0, 1}}, 0}};
+  b.threads[0].variables = {{0, {{plant("v_"), 3}}, ProcessGroup{"pg" + plant("_"), {0, 1}, plant("hf_")}, 0}};
   for (RankSnapshot* rank : {&a, &b}) {
     rank->modules = {{"NCCL " + plant("ghp_"), "/home/alice/" + plant("hf_") + "/libnccl.so.2", "aa" + plant("npm_"),
                       "2." + plant("glpat-"), VersionFrom::kText, "13." + plant("ghs_")}};

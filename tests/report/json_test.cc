@@ -84,6 +84,8 @@ LiteralJob everything() {
   python.origin = FrameOrigin::kSeparate;
   literal.thread(rank, 104, "x", {inlined, walked, python, unknown("/x/a.so", 0x89e50, 0xffffffff81000000)}).gil =
       Gil::kWaits;
+  rank.threads.back().variables = {{2, {{"src", 3}}, ProcessGroup{"1", {0, 2}, "mesh_tp"}, 2},
+                                   {2, {}, ProcessGroup{"2", {}}, 0}};
 
   RankSnapshot& core = literal.process();
   core.host = "unknown";
@@ -222,6 +224,9 @@ TEST_CASE("the documented fields (docs/json.md)") {
         Json::parse(R"({"type": "module lock", "name": "torch.\u001b_C", "owner": 101})"));
   CHECK(json["ranks"][1]["threads"][0]["python_lock"] == Json::parse(R"({"type": "condition"})"));
   CHECK_FALSE(threads[1].contains("python_lock"));
+  CHECK(threads[1]["variables"] == Json::parse(R"([
+    {"frame": 2, "numbers": {"src": 3}, "in_loop": true, "loops": 2, "group": {"name": "1", "description": "mesh_tp", "ranks": [0, 2]}},
+    {"frame": 2, "numbers": {}, "group": {"name": "2", "ranks": []}}])"));
   CHECK(threads[1]["frames"] == Json::parse(R"([
     {"kind": "native", "function": "helper", "module": "/opt/torch/lib/libtorch_cpu.so", "file": "/src/helper.c", "line": 7, "address": "0x0", "offset": null, "inlined": true},
     {"kind": "native", "function": null, "module": null, "file": null, "line": null, "address": "0x7f1234", "offset": null, "inlined": false, "origin": "frame-pointer"},

@@ -69,6 +69,7 @@ ACTIVITY = {"kind": one_of("in-collective", "in-barrier", "in-p2p", "in-store-wa
             "group": or_null(text), "peer": or_null(number), "moves": or_null(boolean), "tid": number, "frame": number}
 MOTION = {"looks": number, "places": number, "moved": boolean, "travelled": boolean, "counted": boolean, "left_wait": boolean, "cpu_ms": real, "runs": number, "span_ms": real}
 VARIABLES = {"frame": number, "numbers": lambda value: isinstance(value, dict) and all(number(n) for n in value.values())}
+GROUP = {"name": text, "ranks": list_of(number)}
 CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed", "unsupported", "mismatch", "timeout", "limit", "incomplete", "file-missing", "file-mismatch",
          "file-unverified", "module-overlap", "gpu", "from-other-tool")
 DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "eu-stack", "faulthandler", "coredumpctl")
@@ -289,6 +290,8 @@ class Checker:
             for variables in thread.get("variables", []):
                 if self.object(variables, VARIABLES, place + ".variables") and variables["frame"] >= len(thread["frames"]):
                     self.errors.append("%s: variables of no frame" % place)
+                if "group" in variables and self.object(variables["group"], GROUP, place + ".group") and not text(variables["group"].get("description", "x")):
+                    self.errors.append("%s.group.description is wrong: %r" % (place, variables["group"]["description"]))
             if thread["cluster"] not in clusters:
                 self.errors.append("%s.cluster %r does not exist" % (place, thread["cluster"]))
             else:

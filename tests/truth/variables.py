@@ -17,7 +17,7 @@ def variables_of(rank):
     return [(thread["frames"][found["frame"]]["function"], found) for found in thread.get("variables", [])]
 
 
-def check_rank(rank, wait, step, where):
+def check_rank(rank, wait, layout, step, where):
     found = variables_of(rank)
     check(found, "%s: no variables" % where)
     innermost = found[0]
@@ -26,6 +26,7 @@ def check_rank(rank, wait, step, where):
     # Later versions add group_src and group_dst.
     check({name: numbers[name] for name in numbers if not name.startswith("group_")} == wait["numbers"], "%s: %r instead of %r" % (where, numbers, wait))
     check(innermost[1].get("group") == wait["group"], "%s: %r instead of %r" % (where, innermost[1].get("group"), wait["group"]))
+    check([rank.get("coordinates_from"), rank["coordinates"]] == layout, "%s: its place is %r, from %r" % (where, rank["coordinates"], rank.get("coordinates_from")))
     own = dict(found).get("rank_main")
     check(own, "%s: no counters of the program: %r" % (where, found))
     check(own["numbers"] == {"step": step} and "group" not in own, "%s: the program's own frame: %r" % (where, own))
@@ -36,17 +37,17 @@ def check_groups(directory, python):
         raise Skip("%s has no torch here (Debian: python3-torch)" % python)
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     with Fixture([sys.executable, os.path.join(SOURCE, "fixtures", "jobs", "groups.py"), "--python", python], deadline=300, env=environment) as job:
-        pids, waits, step = job.ready["pids"], job.ready["waits"], job.ready["step"]
+        pids, waits, layouts, step = (job.ready[name] for name in ("pids", "waits", "layouts", "step"))
         report = json_report("attach", "--pids", ",".join(map(str, pids)))
         for number, pid in enumerate(pids):
-            check_rank(only_rank(report, pid), waits[number], step, "rank %d, live" % number)
+            check_rank(only_rank(report, pid), waits[number], layouts[number], step, "rank %d, live" % number)
         cores = [os.path.join(directory, "core.%d" % pid) for pid in pids[:2]]
         for pid, path in zip(pids, cores):
             debugger.write_core(pid, path)
         job.check_unharmed()
         dead = json_report("core", *cores)
         for number, pid in enumerate(pids[:2]):
-            check_rank(only_rank(dead, pid), waits[number], step, "rank %d, its core" % number)
+            check_rank(only_rank(dead, pid), waits[number], layouts[number], step, "rank %d, its core" % number)
 
 
 def case_collector_at_work(directory):
