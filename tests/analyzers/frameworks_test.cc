@@ -76,6 +76,35 @@ TEST_CASE("vLLM: idle, a worker that is stuck, an engine that is stuck") {
   CHECK(verdict_of(lost).status != VerdictStatus::kHealthy);
 }
 
+TEST_CASE("servers' own watchdogs only report what hangs") {
+  const std::string executor = kPackages + "vllm/v1/executor/multiproc_executor.py";
+  // execute_model took longer than VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS: the engine ends, and waits for its workers' end.
+  LiteralJob engine = server({waits_in_all_reduce() + kBusyLoop, sleeps_in("forward") + kBusyLoop},
+                             Stack{libc("clock_nanosleep"), py("wait_for_termination", executor, 420),
+                                   py("_ensure_worker_termination", executor, 430), py("shutdown", executor, 460),
+                                   py("shutdown", kPackages + "vllm/v1/engine/core.py", 560),
+                                   py("run_engine_core", kPackages + "vllm/v1/engine/core.py", 700)});
+  engine.job.ranks.back().threads[0].handles =
+      HandledException{"TimeoutError", "RPC call to execute_model timed out.", 5, {}, {}};
+  engine.job.ranks.back().threads[0].handles->chain = {{ExceptionLink::kCause, "TimeoutError", {}}};
+  CHECK(verdict_text(engine) == "culprit 1 user-code");
+
+  // watchdog_timeout: py-spy looks at all schedulers, and the server is ended.
+  const std::string file = kPackages + "sglang/srt/managers/scheduler.py";
+  const Stack loop = {py("event_loop_overlap", file, 800), py("run_scheduler_process", file, 2300)};
+  LiteralJob schedulers;
+  schedulers.rank(0, 2, waits_in_all_reduce() + Stack{py("run_batch", file, 1500)} + loop);
+  schedulers.rank(1, 2, sleeps_in("forward") + Stack{py("run_batch", file, 1500)} + loop);
+  for (RankSnapshot& rank : schedulers.job.ranks)
+    schedulers.thread(
+        rank, rank.pid + 7, "python3",
+        {libc("poll"), py("communicate", kPython + "subprocess.py", 1209), py("run", kPython + "subprocess.py", 550),
+         py("pyspy_dump_schedulers", kPackages + "sglang/srt/utils/common.py", 2000),
+         py("_watchdog_once", kPackages + "sglang/srt/utils/watchdog.py", 160),
+         py("_watchdog_thread", kPackages + "sglang/srt/utils/watchdog.py", 130)});
+  CHECK(verdict_text(schedulers) == "culprit 1 user-code");
+}
+
 TEST_CASE("SGLang: the first scheduler asks for requests, the others wait for what it sends") {
   const std::string file = kPackages + "sglang/srt/managers/scheduler.py";
   const Stack loop = {py("event_loop_overlap", file, 800), py("run_scheduler_process", file, 2300)};
