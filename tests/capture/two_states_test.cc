@@ -1,0 +1,19 @@
+// The short form of bench/torn.cc.
+#include "support/two_states.h"
+
+#include <catch2/catch.hpp>
+
+using namespace rankstacks;
+
+TEST_CASE("a process that changes between two states is never shown in both", "[two_states]") {
+  constexpr int kTimes = 40;
+  for (const auto& behaviour : testing::behaviours())
+    for (const auto policy : {target::StopPolicy::kAuto, target::StopPolicy::kNever}) {
+      INFO(behaviour.name << ", --stop " << (policy == target::StopPolicy::kAuto ? "auto" : "never"));
+      const testing::Looks looks = testing::look_at(behaviour, policy, kTimes);
+      CHECK(looks.done == kTimes);
+      CHECK(looks.wrong == std::vector<std::string>());
+      // Something was read that could be wrong.
+      if (policy == target::StopPolicy::kAuto) CHECK(looks.seen[0] + looks.seen[1] > 0);
+    }
+}
