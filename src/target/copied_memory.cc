@@ -45,12 +45,15 @@ void CopiedMemory::drop_copies() {
 }
 
 bool CopiedMemory::refresh() {
-  missing_ = {};
+  holds_ = false;
+  std::erase_if(pages_, [](const auto& page) { return page.second.wanted.to == 0; });
   std::vector<Piece> pieces;
-  pieces.reserve(regions_.size() + pages_.size());
+  pieces.reserve(regions_.size() + pages_.size() + missing_.size());
   for (const Region& region : regions_) pieces.push_back({region.range, region.bytes});
   const std::size_t stacks = pieces.size();
-  for (const auto& [page, bytes] : pages_) pieces.push_back({{page, page + kPage}, bytes});
+  for (const auto& [page, copy] : pages_)
+    pieces.push_back({{page + copy.wanted.from, page + copy.wanted.to}, copy.bytes + copy.wanted.from});
+  for (const auto& [page, bytes] : missing_) pieces.push_back({{page, page + kPage}, bytes});
   // Pages that follow each other are copied by fewer steps of the kernel.
   std::sort(pieces.begin() + static_cast<std::ptrdiff_t>(stacks), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.range.start < b.range.start; });
@@ -61,8 +64,20 @@ bool CopiedMemory::refresh() {
   }
   for (std::size_t i = 0; i < stacks; ++i) regions_[i].range.end = regions_[i].range.start + copied[i];
   std::erase_if(regions_, [](const Region& region) { return region.range.size() == 0; });
-  for (std::size_t i = stacks; i < pieces.size(); ++i)
-    if (copied[i] < kPage) pages_.erase(pieces[i].range.start);
+  for (std::size_t i = stacks; i < pieces.size(); ++i) {
+    const Address address = pieces[i].range.start & ~(kPage - 1);
+    const bool is_whole = copied[i] == pieces[i].range.size();
+    const auto page = pages_.find(address);
+    if (page != pages_.end()) {
+      page->second.copied = page->second.wanted;
+      if (is_whole) continue;
+      missing_.emplace(address, page->second.bytes);
+      pages_.erase(page);
+    } else if (is_whole) {
+      pages_.emplace(address, Page{pieces[i].into});
+      missing_.erase(address);
+    }
+  }
   return true;
 }
 
@@ -70,6 +85,7 @@ void CopiedMemory::open(Tid tid, LeavableThread* reader) {
   tid_ = tid;
   reader_ = reader;
   fetches_ = true;
+  holds_ = false;
 }
 
 void CopiedMemory::close() {
@@ -193,7 +209,7 @@ void CopiedMemory::share_among(std::vector<Range>& ranges, std::size_t allowed) 
 }
 
 void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared) {
-  if (tid_ == 0) return;
+  if (tid_ == 0 || holds_) return;
   spared = allow(std::min(spared, limits_.own / 2));
   std::vector<Rest> rests = not_copied_of(without_overlaps(stacks));
   bool exhausted = false;
@@ -227,13 +243,25 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
 }
 
 void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
-  if (tid_ == 0 || !fetches_) return;
+  fetch(ranges);
+  for (const Range& r : ranges)
+    for (Address page = r.start & ~(kPage - 1); page < std::min(r.end, kLastPage); page += kPage) {
+      const auto copy = pages_.find(page);
+      if (copy == pages_.end()) break;  // so a range without end is not walked
+      copy->second.wanted.add(r.start > page ? r.start - page : 0, std::min(kPage, r.end - page));
+    }
+}
+
+void CopiedMemory::fetch(std::span<const Range> ranges) {
+  if (tid_ == 0 || !fetches_ || holds_) return;
   std::vector<Address> wanted;
   for (const Range& r : ranges) {
     // Pointers in a target's memory can have any value: a range may end at the end of the address space.
     const Address end = std::min(r.end, kLastPage);
-    for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMax / kPage; page += kPage)
-      if (!pages_.contains(page) && !missing_.contains(page) && at(page).size() < kPage) wanted.push_back(page);
+    for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMax / kPage; page += kPage) {
+      const Address from = std::max(page, r.start), to = std::min(page + kPage, r.end);
+      if (!missing_.contains(page) && at(from).size() < to - from) wanted.push_back(page);
+    }
   }
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
@@ -243,18 +271,27 @@ void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
   }
   std::vector<Piece> pieces;
   pieces.reserve(wanted.size());
-  for (const Address page : wanted) pieces.push_back({{page, page + kPage}, arena_.take(kPage)});
+  for (const Address page : wanted) {
+    const auto part = pages_.find(page);
+    pieces.push_back({{page, page + kPage}, part != pages_.end() ? part->second.bytes : arena_.take(kPage)});
+  }
   const std::vector<std::size_t> copied = read_pieces(pieces);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (copied[i] == kPage) pages_.emplace(wanted[i], pieces[i].into);
-    else missing_.insert(wanted[i]);
+    if (copied[i] < kPage) {
+      pages_.erase(wanted[i]);
+      missing_.emplace(wanted[i], pieces[i].into);
+      continue;
+    }
+    Page& page = pages_.try_emplace(wanted[i], Page{pieces[i].into}).first->second;
+    page.copied = {0, kPage};
   }
 }
 
 std::span<const std::byte> CopiedMemory::at(Address address) const {
   if (const auto page = pages_.find(address & ~(kPage - 1)); page != pages_.end()) {
     const std::size_t skip = address & (kPage - 1);
-    return {page->second + skip, kPage - skip};
+    const Part& part = page->second.copied;
+    if (skip >= part.from && skip < part.to) return {page->second.bytes + skip, part.to - skip};
   }
   auto it = std::upper_bound(regions_.begin(), regions_.end(), address,
                              [](Address a, const Region& r) { return a < r.range.start; });
@@ -270,21 +307,34 @@ std::size_t CopiedMemory::read(Address address, std::span<std::byte> into) {
   while (done < into.size()) {
     const Address a = address + done;
     if (a < address) break;  // wrapped around
+    const Address page = a & ~(kPage - 1);
     std::span<const std::byte> bytes = at(a);
     if (bytes.empty()) {
-      if (tid_ == 0 || !fetches_) break;
-      const Address page = a & ~(kPage - 1);
-      if (missing_.contains(page)) break;
+      if (tid_ == 0 || !fetches_ || missing_.contains(page)) break;
+      if (holds_) {
+        missed_ = true;
+        break;
+      }
       const Range ahead{page, page + kPage * std::max(kReadAhead, (into.size() - done) / kPage + 2)};
-      fetch_pages(std::span(&ahead, 1));
+      fetch(std::span(&ahead, 1));
       bytes = at(a);
       if (bytes.empty()) break;
     }
     const std::size_t n = std::min(bytes.size(), into.size() - done);
     std::memcpy(into.data() + done, bytes.data(), n);
+    if (fetches_)
+      if (const auto copy = pages_.find(page); copy != pages_.end()) copy->second.wanted.add(a - page, a - page + n);
     done += n;
   }
   return done;
+}
+
+void CopiedMemory::peek(std::span<const Address> addresses, std::size_t size, std::span<std::byte> into) {
+  if (tid_ == 0 || !fetches_) return;
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    pieces.push_back({{addresses[i], addresses[i] + size}, into.data() + i * size});
+  read_pieces(pieces);
 }
 
 void CopiedMemory::copy_from_file(std::span<const std::byte> bytes, std::byte* into) const {

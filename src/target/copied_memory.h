@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/leavable_thread.h"
@@ -35,9 +34,19 @@ class CopiedMemory {
   // Drops all copies, closes, and sets new limits.
   void clear(CopyLimits limits = {});
 
-  // Copies again, into the same places and by as few calls as possible, everything that has been copied. False if that
-  // was ended before it was done: then the copies are dropped. By the reading thread.
+  // Copies again, into the same places and by as few calls as possible, everything that was wanted so far, but not the
+  // rest of pages of which only a part was; and what
+  // could not be copied. False if that was ended before it was done: then the copies are dropped. By the reading
+  // thread.
   bool refresh();
+
+  // By the reading thread: the process runs again, and nothing is fetched until refresh(). Afterwards has_missed() says
+  // whether a read wanted a page that nobody had wanted before.
+  void hold() {
+    holds_ = true;
+    missed_ = false;
+  }
+  bool has_missed() const { return missed_; }
 
   // `tid`: any live thread of the process (the main thread may have ended before the others). `reader`: the only thread
   // that reads until close(); nullptr: any thread may read.
@@ -72,6 +81,10 @@ class CopiedMemory {
   // Like Target::read: reads from the copies, and fetches missing pages while open.
   std::size_t read(Address address, std::span<std::byte> into);
 
+  // Reads ranges of one size, one after the other, into `into`, without keeping them as copies. Those that cannot be
+  // read are left as they are.
+  void peek(std::span<const Address> addresses, std::size_t size, std::span<std::byte> into);
+
   // Copies bytes of a mapped file, whose file system may not answer either: if there is a reader, it may never return
   // from this.
   void copy_from_file(std::span<const std::byte> bytes, std::byte* into) const;
@@ -90,6 +103,20 @@ class CopiedMemory {
     std::byte* into = nullptr;
   };
 
+  // Parts of a page, in bytes from its start.
+  struct Part {
+    std::uint16_t from, to;
+    void add(std::size_t first, std::size_t end) {
+      from = static_cast<std::uint16_t>(from < first ? from : first);
+      to = static_cast<std::uint16_t>(to > end ? to : end);
+    }
+  };
+  struct Page {
+    std::byte* bytes = nullptr;
+    Part copied{0, 4096};  // that are copies of the last reading
+    Part wanted{4096, 0};  // that were read, from the first to the last
+  };
+
   // A stack that is being copied: everything before `at` has been copied.
   struct Rest {
     Range stack;
@@ -106,6 +133,7 @@ class CopiedMemory {
   std::vector<std::size_t> read_pieces(std::span<const Piece> pieces);
 
   void drop_copies();
+  void fetch(std::span<const Range> ranges);
 
   // Takes as many of these bytes from the limits as they have left, and returns that number.
   std::size_t allow(std::size_t bytes);
@@ -117,11 +145,12 @@ class CopiedMemory {
   CopyLimits limits_;
   std::size_t taken_ = 0, of_pool_ = 0;
   CopyArena arena_;
-  std::vector<Region> regions_;                    // sorted by start
-  std::unordered_map<Address, std::byte*> pages_;  // by page address
-  std::unordered_set<Address> missing_;            // pages that could not be fetched
+  std::vector<Region> regions_;                      // sorted by start
+  std::unordered_map<Address, Page> pages_;          // by page address
+  std::unordered_map<Address, std::byte*> missing_;  // pages that could not be fetched, with room for them
   std::size_t stacks_left_out_ = 0;
   bool pages_left_out_ = false;
+  bool holds_ = false, missed_ = false;
 };
 
 }  // namespace rankstacks::target

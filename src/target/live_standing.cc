@@ -1,11 +1,20 @@
 // The part of LiveTarget that reads a process without stopping it, or with a stop of those threads alone that do not
 // stand still (still_threads.h).
 //
-// A reading is an attempt. The reader notes the run counts and registers of all threads, has the tracer stop those that
-// run, copies, and compares the run counts of the others. If these are equal, the copy is of one moment. If not, the
-// reader makes it anew: at first in the hope that those threads sleep by now, then with them stopped as
-// well. It is always the whole process that stands still, stopped or not; so it does not matter what the threads that
-// ran could have changed.
+// A reading notes the run counts and registers of all threads, copies, and compares the run counts. If these are equal,
+// the copy is of one moment. If not, the reader makes it anew: at first in the hope that those threads sleep by now,
+// then with a stop of them.
+//
+//     reading      process                         what it is for
+//     unstopped    runs                            a copy of one moment, if no thread ran; otherwise it shows which
+//                                                  threads run, and which memory is needed
+//     stopped      those threads are stopped:      the same memory once more, by few system calls, and the comparison
+//                                                  for the others
+//                  they run again                  Python's frames, locks and so on, from the copy. If these lead to
+//                                                  memory that is not in it: once more, with this inside of the stop
+//
+// It is always the whole process that stands still, stopped or not; so it does not matter what the threads that ran
+// could have changed.
 #include <fmt/format.h>
 #include <algorithm>
 #include <thread>
@@ -22,9 +31,9 @@
 namespace rankstacks::target {
 namespace {
 
-// Where threads wake up every few milliseconds, the second attempt has stopped them; each further one stops those that
-// none before has met.
 constexpr int kMaxAttempts = 5;
+// Of one stop: each stops those threads as well that have run since the one before.
+constexpr int kMaxStops = 3;
 // Between two attempts that stop nothing: what a thread does between two waits takes less, mostly.
 constexpr std::chrono::milliseconds kPause{1};
 
@@ -52,8 +61,11 @@ struct LiveTarget::Standing {
   StopRequests requests = {};
 
   SeenThreads seen = {};
-  std::unordered_set<Tid> to_stop = {};                   // those to stop in the next attempt
+  std::unordered_set<Tid> needed = {};                    // that are to be stopped anyway
+  std::unordered_set<Tid> movers = {};                    // that have run during an attempt
   std::unordered_map<Tid, Registers> stopped = {};        // those that are stopped
+  std::unordered_set<Tid> ever_stopped = {};              // or have been
+  bool walks_in_stop = false;                             // the copy alone did not have all that the walk needs
   std::unordered_map<Tid, std::string> not_stopped = {};  // why not, of those that were to be stopped
   std::unordered_set<Tid> ended = {};                     // those that had ended when they were to be stopped
   std::unordered_set<Tid> moved = {};                     // that may have run during the last attempt
@@ -76,6 +88,8 @@ struct LiveTarget::Standing {
     moved.clear();
     for (const Tid tid : ran)
       if (!stopped.contains(tid)) moved.insert(tid);
+    is_done = same_threads &&
+              std::none_of(moved.begin(), moved.end(), [&](Tid tid) { return is_stoppable(tid) || !may_stop(); });
   }
   bool is_time_over() const { return std::chrono::steady_clock::now() >= end; }
 };
@@ -91,12 +105,13 @@ void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Stand
       continue;
     }
     const auto registers = thread.stopped ? held.registers(thread.tid) : Result<Registers>(Registers());
+    if (thread.stopped) standing.ever_stopped.insert(thread.tid);
     if (thread.stopped && registers) standing.stopped.emplace(thread.tid, *registers);
     else standing.not_stopped[thread.tid] = thread.stopped ? registers.error().what : thread.problem;
   }
 }
 
-// The threads that run, or that a stop is known to be needed for.
+// The threads that cannot be read without a stop.
 std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
   std::vector<Tid> wanted;
   for (const SeenThread& thread : standing.seen.threads) {
@@ -105,23 +120,24 @@ std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
         std::find_if(threads_.begin(), threads_.end(), [&](const auto& t) { return t.tid == thread.tid; });
     // Of a thread that a signal has stopped, /proc does not tell whether the call that it names is over.
     const bool by_signal = info != threads_.end() && info->state == 'T';
-    if (!thread.registers || by_signal || standing.to_stop.contains(thread.tid)) wanted.push_back(thread.tid);
+    if (!thread.registers || by_signal || standing.needed.contains(thread.tid)) wanted.push_back(thread.tid);
   }
   return wanted;
 }
 
-// Has these threads stopped. False: the time is over, or the process is another one.
-bool LiveTarget::stop_movers(LeavableThread& reader, Standing& standing, const std::vector<Tid>& wanted) {
-  // In the place of a thread that has ended meanwhile there may be a new one, which nobody has listed.
-  const std::size_t ended = standing.ended.size();
-  if (!wanted.empty()) {
-    if (!standing.requests.ask(wanted) || standing.error) return false;
-    hurry();  // threads are held from now on
-  }
-  std::optional<std::size_t> count;
-  reader.blocking([&, pid = pid_] { count = number_of_threads(pid); });
-  standing.same_threads = count == standing.seen.threads.size() && standing.ended.size() == ended;
-  return true;
+// Keeps the thread pointers of those threads alone where there is a descriptor of glibc's.
+void LiveTarget::check_pointers(SeenThreads& seen) {
+  std::vector<SeenThread*> threads;
+  std::vector<Address> addresses;
+  for (SeenThread& thread : seen.threads)
+    if (thread.pointer) {
+      threads.push_back(&thread);
+      addresses.push_back(*thread.pointer);
+    }
+  std::vector<DescriptorHead> heads(addresses.size());
+  memory_.peek(addresses, sizeof(DescriptorHead), std::as_writable_bytes(std::span(heads)));
+  for (std::size_t i = 0; i < threads.size(); ++i)
+    if (!is_thread_descriptor(addresses[i], heads[i])) threads[i]->pointer.reset();
 }
 
 // The threads with the registers that are known of them.
@@ -130,8 +146,6 @@ void LiveTarget::place_standing(LeavableThread& reader, const Standing& standing
   for (const SeenThread& thread : standing.seen.threads) seen.emplace(thread.tid, &thread);
   std::erase_if(threads_,
                 [&](const ThreadInfo& t) { return !seen.contains(t.tid) || (t.tid != pid_ && has_ended(t)); });
-  std::vector<std::pair<ThreadInfo*, Address>> pointers;
-  std::vector<Range> heads;
   for (ThreadInfo& thread : threads_) {
     if (has_ended(thread)) {
       thread.problem = "it has ended; the process continues in its other threads";
@@ -144,56 +158,98 @@ void LiveTarget::place_standing(LeavableThread& reader, const Standing& standing
     thread.registers = seen.at(thread.tid)->registers;
     // A worker of io_uring is a thread of the process that never leaves the kernel.
     if (thread.registers && thread.registers->sp() == 0 && thread.registers->pc() == 0) thread.registers.reset();
-    if (thread.state == 'D') add_kernel_place(thread, reader);
-    const auto& pointer = seen.at(thread.tid)->pointer;
-    if (!thread.registers || !pointer) continue;
-    pointers.emplace_back(&thread, *pointer);
-    heads.push_back(head_of_descriptor(*pointer));
+    if (thread.state == 'D' && thread.wchan.empty()) add_kernel_place(thread, reader);
+    if (const auto& pointer = seen.at(thread.tid)->pointer; thread.registers && pointer)
+      thread.registers->fs_base = *pointer;
   }
-  memory_.fetch_pages(heads);
-  for (const auto& [thread, pointer] : pointers)
-    if (is_thread_descriptor(*this, pointer)) thread->registers->fs_base = pointer;
 }
 
-// One attempt. False: no further one can succeed. What blocking calls use are variables of this function.
-bool LiveTarget::read_once(LeavableThread& reader, Standing& standing) {
-  std::vector<Tid> tids;
-  for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
-  SeenThreads seen;
-  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids); });
-  standing.seen = seen;
-  if (seen.refused != 0) return false;
-  const std::vector<Tid> wanted = threads_to_stop(standing);
-  const auto read_all = [&] {
-    place_standing(reader, standing);
-    standing.placed = true;
-    read_process(reader);
-    standing.walk();
-  };
-  // What is read before a stop is of several moments, and shows which memory to copy: most of the work, and of the
-  // waiting for pages, is done by the time when the threads stop.
-  if (!wanted.empty() && !standing.was_read) {
-    read_all();
-    standing.was_read = true;
-  }
-  if (!stop_movers(reader, standing, wanted)) return false;
-  standing.at = std::chrono::system_clock::now();
-  if (standing.was_read && !memory_.refresh()) return false;
-  read_all();
-  standing.was_read = true;
+// Before a reading, when every thread that was listed is stopped or was seen without a processor: whether there are
+// others, which may run, and end before the comparison.
+void LiveTarget::count_threads(LeavableThread& reader, Standing& standing) {
+  std::optional<std::size_t> count;
+  reader.blocking([&, pid = pid_] { count = number_of_threads(pid); });
+  standing.same_threads = standing.ended.empty() && count == standing.seen.threads.size();
+}
 
+// After it: whether threads have run since they were seen, or were created. What blocking calls use are variables of
+// this function.
+void LiveTarget::compare(LeavableThread& reader, Standing& standing) {
+  SeenThreads seen;  // those that are not stopped
+  for (const SeenThread& thread : standing.seen.threads)
+    if (!standing.stopped.contains(thread.tid)) seen.threads.push_back(thread);
   std::vector<Tid> ran;
   std::optional<std::size_t> count;
   reader.blocking([&, pid = pid_] {
     ran = ran_since(pid, seen);
     count = number_of_threads(pid);
   });
+  standing.same_threads = standing.same_threads && count == standing.seen.threads.size();
   standing.note_moved(ran);
-  standing.same_threads = standing.same_threads && count == seen.threads.size();
-  standing.is_done = standing.same_threads && std::none_of(standing.moved.begin(), standing.moved.end(), [&](Tid tid) {
-                       return standing.is_stoppable(tid) || !standing.may_stop();
-                     });
-  return !standing.is_done;
+}
+
+// Stops these threads, and those that run meanwhile. False: the time is over, or the process is another one.
+//
+// In the place of a thread that has ended meanwhile there may be a new one, which nobody has listed.
+bool LiveTarget::read_stopped(LeavableThread& reader, Standing& standing, std::vector<Tid> wanted) {
+  for (int stops = 0; !wanted.empty() && stops < kMaxStops; ++stops) {
+    if (!standing.requests.ask(wanted) || standing.error) return false;
+    hurry();  // threads are held from now on
+    count_threads(reader, standing);
+    standing.is_done = false;
+    if (!standing.same_threads) break;
+    standing.at = std::chrono::system_clock::now();
+    if (!memory_.refresh()) return false;
+    place_standing(reader, standing);
+    read_process(reader);
+    if (standing.walks_in_stop) standing.walk();
+    compare(reader, standing);
+    if (!standing.same_threads) break;
+    wanted.clear();
+    for (const Tid tid : standing.moved)
+      if (standing.is_stoppable(tid)) wanted.push_back(tid);
+  }
+  memory_.hold();
+  if (!standing.requests.release()) return false;
+  hurry_no_more();
+  if (standing.is_done && !standing.walks_in_stop) {
+    standing.walk();
+    standing.walks_in_stop = memory_.has_missed();
+    standing.is_done = !standing.walks_in_stop;
+  }
+  return true;
+}
+
+// One attempt. False: no further one can succeed.
+bool LiveTarget::read_once(LeavableThread& reader, Standing& standing, bool may_wait) {
+  std::vector<Tid> tids;
+  for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
+  SeenThreads seen;
+  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids); });
+  standing.seen = std::move(seen);
+  standing.stopped.clear();
+  standing.ended.clear();
+  if (standing.seen.refused != 0) return false;
+  check_pointers(standing.seen);
+  count_threads(reader, standing);
+  standing.at = std::chrono::system_clock::now();
+  if (standing.was_read && !memory_.refresh()) return false;
+  place_standing(reader, standing);
+  standing.placed = true;
+  read_process(reader);
+  standing.walk();
+  standing.was_read = true;
+  compare(reader, standing);
+  std::vector<Tid> wanted = threads_to_stop(standing);
+  if (standing.is_done && wanted.empty()) return false;
+  standing.movers.insert(standing.moved.begin(), standing.moved.end());
+  // They may just have done what they do once a second.
+  if (wanted.empty() && may_wait) return true;
+  // What has run before is stopped at once, as it may run while the others are held.
+  for (const SeenThread& thread : standing.seen.threads)
+    if (standing.movers.contains(thread.tid) && standing.is_stoppable(thread.tid)) wanted.push_back(thread.tid);
+  if (wanted.empty()) return true;
+  return read_stopped(reader, standing, std::move(wanted)) && !standing.is_done;
 }
 
 // Threads that are held, or were a moment ago, are in the state that they were in before.
@@ -214,11 +270,8 @@ void LiveTarget::read_standing(LeavableThread& reader, Standing& standing) {
       standing.placed = false;
       read_threads_again(standing);
     }
-    if (!read_once(reader, standing)) break;
-    // The first time a thread may just have done what it does once a second. If others are held, they do not wait for
-    // it.
-    if (attempt > 0 || !standing.stopped.empty()) standing.to_stop = standing.moved;
-    if (standing.stopped.empty()) std::this_thread::sleep_for(kPause);
+    if (!read_once(reader, standing, attempt == 0)) break;
+    std::this_thread::sleep_for(kPause);
   }
   standing.requests.finish();
 }
@@ -247,7 +300,7 @@ Result<bool> LiveTarget::capture_standing(const proc::Stat& before, const std::f
                                           const CopyLimits& limits, const StopChoice& choice) {
   const auto started = std::chrono::steady_clock::now();
   Standing standing{.walk = walk, .choice = choice, .end = started + limits.longest};
-  standing.to_stop.insert(choice.needed.begin(), choice.needed.end());
+  standing.needed.insert(choice.needed.begin(), choice.needed.end());
   std::optional<StoppedProcess> held;
   drop_copy(limits);
   memory_.reserve(usual_copy(threads_.size()));
@@ -256,16 +309,21 @@ Result<bool> LiveTarget::capture_standing(const proc::Stat& before, const std::f
   memory_.open(memory_tid_, &reader);
   stopped_until_ = Deadline::at(standing.end);
   reader.start([&] { read_standing(reader, standing); });
-  while (const auto tids = standing.requests.next(standing.end)) {
-    if (!held) held.emplace(pid_);
-    grant(*held, *tids, standing);
+  while (const auto request = standing.requests.next(standing.end)) {
+    if (request->release && held) {
+      stopped_ms_ += held->resume();
+      held.reset();
+    } else if (!request->release) {
+      if (!held) held.emplace(pid_);
+      grant(*held, request->tids, standing);
+    }
     standing.requests.answer();
   }
   const bool in_time = reader.wait_until(standing.end);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, memory_tid_);
   if (held) stopped_ms_ += held->resume();
-  threads_stopped_ = standing.stopped.size();
+  threads_stopped_ = standing.ever_stopped.size();
   const auto no_more = [this] {
     memory_.close();
     stopped_until_.reset();

@@ -136,9 +136,12 @@ class LiveTarget final : public Target {
                                 const StopChoice& choice);
   void read_standing(LeavableThread& reader, Standing& standing);
   void read_threads_again(const Standing& standing);
-  bool read_once(LeavableThread& reader, Standing& standing);
+  bool read_once(LeavableThread& reader, Standing& standing, bool may_wait);
+  bool read_stopped(LeavableThread& reader, Standing& standing, std::vector<Tid> wanted);
+  void count_threads(LeavableThread& reader, Standing& standing);
+  void compare(LeavableThread& reader, Standing& standing);
   std::vector<Tid> threads_to_stop(const Standing& standing) const;
-  bool stop_movers(LeavableThread& reader, Standing& standing, const std::vector<Tid>& wanted);
+  void check_pointers(SeenThreads& seen);
   void place_standing(LeavableThread& reader, const Standing& standing);
   void grant(StoppedProcess& held, const std::vector<Tid>& tids, Standing& standing);
   void drop_moved(const Standing& standing);

@@ -1,7 +1,12 @@
 #include "target/still_threads.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <array>
+#include <atomic>
 #include <cerrno>
 
 #include "target/proc.h"
@@ -19,6 +24,37 @@ std::optional<RunCount> switches_of(Pid pid, Tid tid) {
                   static_cast<std::uint64_t>(*voluntary) + static_cast<std::uint64_t>(*others)};
 }
 
+// Of the descriptors that the tool may have, which all of its captures share.
+constexpr std::size_t kShareKeptOpen = 8;
+std::atomic<std::size_t> kept_open{0};
+
+std::size_t most_kept_open() {
+  rlimit files{};
+  return getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<std::size_t>(files.rlim_cur) / kShareKeptOpen : 0;
+}
+
+std::shared_ptr<const FileDescriptor> open_schedstat(Pid pid, Tid tid) {
+  const auto give_back = [](const FileDescriptor* file) {
+    delete file;
+    --kept_open;
+  };
+  static const std::size_t most = most_kept_open();
+  if (++kept_open <= most) {
+    FileDescriptor file(::open(fmt::format("/proc/{}/task/{}/schedstat", pid, tid).c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.is_open()) return {new FileDescriptor(std::move(file)), give_back};
+  }
+  --kept_open;
+  return nullptr;
+}
+
+std::optional<std::uint64_t> runs_in(const FileDescriptor& schedstat) {
+  std::array<char, 80> text;
+  const ssize_t size = ::pread(schedstat.get(), text.data(), text.size(), 0);
+  if (size <= 0) return std::nullopt;
+  const auto time = parse_schedstat({text.data(), static_cast<std::size_t>(size)});
+  return time ? std::optional(static_cast<std::uint64_t>(time->runs)) : std::nullopt;
+}
+
 // A thread that exists was given a processor at least once: a count of 0 means that the kernel does not count.
 std::optional<RunCount> run_count_of(Pid pid, Tid tid) {
   const auto time = run_time_of(pid, tid);
@@ -32,7 +68,9 @@ SeenThreads see_threads(Pid pid, const std::vector<Tid>& tids) {
   SeenThreads seen;
   seen.threads.reserve(tids.size());
   for (const Tid tid : tids) {
-    const auto count = run_count_of(pid, tid);
+    auto schedstat = open_schedstat(pid, tid);
+    const auto runs = schedstat ? runs_in(*schedstat) : std::nullopt;
+    const auto count = runs && *runs > 0 ? std::optional(RunCount{RunCount::Of::kRuns, *runs}) : run_count_of(pid, tid);
     const auto text =
         count ? proc::read_file(fmt::format("/proc/{}/task/{}/syscall", pid, tid)) : Result<std::string>(std::string());
     if (!text && text.error().os_errno != ENOENT && text.error().os_errno != ESRCH) {
@@ -46,7 +84,8 @@ SeenThreads see_threads(Pid pid, const std::vector<Tid>& tids) {
       return seen;
     }
     SeenThread& thread = seen.threads.emplace_back();
-    thread = {tid, *count, proc::parse_standing(*text), std::nullopt};
+    thread = {tid, *count, proc::parse_standing(*text), std::nullopt, nullptr};
+    if (thread.registers && count->of == RunCount::Of::kRuns) thread.schedstat = std::move(schedstat);
     if (thread.registers) thread.pointer = supposed_thread_pointer(tid);
   }
   return seen;
@@ -57,7 +96,8 @@ std::vector<Tid> ran_since(Pid pid, const SeenThreads& seen) {
   for (const SeenThread& thread : seen.threads) {
     bool stood = thread.registers.has_value();
     if (stood && thread.count.of == RunCount::Of::kRuns) {
-      stood = run_count_of(pid, thread.tid) == thread.count;
+      stood = thread.schedstat ? runs_in(*thread.schedstat) == thread.count.count
+                               : run_count_of(pid, thread.tid) == thread.count;
     } else if (stood) {
       stood = proc::standing_registers(pid, thread.tid).has_value();  // before the count: this is where it ends
       stood = stood && switches_of(pid, thread.tid) == thread.count;

@@ -24,9 +24,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/types.h"
 #include "target/registers.h"
 
@@ -46,6 +48,9 @@ struct SeenThread {
   // runs, or is about to.
   std::optional<Registers> registers;
   std::optional<Address> pointer;  // supposed_thread_pointer() of such a thread
+  // Its schedstat, kept open so that the count can be read again by one system call: others may be held meanwhile.
+  // nullptr: of too many threads.
+  std::shared_ptr<const FileDescriptor> schedstat;
 };
 
 struct SeenThreads {

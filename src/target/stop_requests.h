@@ -4,6 +4,8 @@
 //     reader                                  tracer
 //     ask({4711}) ──> waits                   next() ──> stops 4711
 //             <────────────────────────────── answer()
+//     release() ────> waits                   next() ──> resumes all
+//             <────────────────────────────── answer()
 //     finish()                                next() ──> std::nullopt
 #pragma once
 
@@ -24,22 +26,21 @@ class StopRequests {
 
   // By the reader. Returns when these threads are stopped, as far as they can be; false: the time is over, and nothing
   // is stopped any more.
-  bool ask(std::vector<Tid> tids) {
-    std::unique_lock lock(mutex_);
-    asked_ = std::move(tids);
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return !asked_ || is_over_; });
-    return !is_over_;
-  }
+  bool ask(std::vector<Tid> tids) { return request({std::move(tids), false}); }
+  // By the reader. Returns when no thread is stopped any more; false: the time is over.
+  bool release() { return request({{}, true}); }
   void finish() {
     const std::lock_guard lock(mutex_);
     is_finished_ = true;
     changed_.notify_all();
   }
 
-  // By the tracer. The threads to stop now; std::nullopt: the reader has finished, or `end` has come, after which no
-  // request is granted.
-  std::optional<std::vector<Tid>> next(Clock::time_point end) {
+  struct Request {
+    std::vector<Tid> tids;  // to stop now
+    bool release = false;   // or none, and all are to be resumed
+  };
+  // By the tracer. std::nullopt: the reader has finished, or `end` has come, after which no request is granted.
+  std::optional<Request> next(Clock::time_point end) {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, end, [&] { return asked_ || is_finished_; });
     if (asked_ && !is_finished_ && Clock::now() < end) return asked_;
@@ -54,9 +55,17 @@ class StopRequests {
   }
 
  private:
+  bool request(Request what) {
+    std::unique_lock lock(mutex_);
+    asked_ = std::move(what);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !asked_ || is_over_; });
+    return !is_over_;
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<std::vector<Tid>> asked_;
+  std::optional<Request> asked_;
   bool is_finished_ = false, is_over_ = false;
 };
 

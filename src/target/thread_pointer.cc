@@ -3,7 +3,6 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <array>
 
 namespace rankstacks::target {
 namespace {
@@ -11,7 +10,6 @@ namespace {
 // struct pthread of glibc 2.17 to 2.42: `tid` at 720, `robust_prev` at 728, then the head.
 constexpr Address kHeadInDescriptor = 736;
 constexpr std::size_t kTcb = 0, kSelf = 2;  // words
-using DescriptorHead = std::array<Address, 3>;
 
 }  // namespace
 
@@ -24,11 +22,6 @@ std::optional<Address> supposed_thread_pointer(Tid tid) {
   return head - kHeadInDescriptor;
 }
 
-bool is_thread_descriptor(const Target& memory, Address at) {
-  const auto words = memory.read_value<DescriptorHead>(at);
-  return words && (*words)[kTcb] == at && (*words)[kSelf] == at;
-}
-
-Range head_of_descriptor(Address at) { return {at, at + sizeof(DescriptorHead)}; }
+bool is_thread_descriptor(Address at, const DescriptorHead& head) { return head[kTcb] == at && head[kSelf] == at; }
 
 }  // namespace rankstacks::target

@@ -9,9 +9,10 @@
 // unknown.
 #pragma once
 
+#include <array>
 #include <optional>
 
-#include "target/target.h"
+#include "base/types.h"
 
 namespace rankstacks::target {
 
@@ -19,10 +20,10 @@ namespace rankstacks::target {
 // thread has registered nothing.
 std::optional<Address> supposed_thread_pointer(Tid tid);
 
-// Whether the descriptor at this address, read from `memory`, has its own address in both places.
-bool is_thread_descriptor(const Target& memory, Address at);
+// The first words of a descriptor, which never change.
+using DescriptorHead = std::array<Address, 3>;
 
-// What is_thread_descriptor() reads.
-Range head_of_descriptor(Address at);
+// Whether the descriptor at this address, which begins so, has its own address in both places.
+bool is_thread_descriptor(Address at, const DescriptorHead& head);
 
 }  // namespace rankstacks::target

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
+#include <optional>
 
 using namespace rankstacks;
 using namespace rankstacks::target;
@@ -181,4 +182,64 @@ TEST_CASE("of a stack that is only readable in its first part, that part is kept
   CHECK(has(memory, stacks.address(0, 200 * kPage - 8)));
   CHECK_FALSE(has(memory, stacks.address(0, 200 * kPage)));
   CHECK(has(memory, stacks.address(1, (1u << 20) - 8)));
+}
+
+TEST_CASE("copied again: what was wanted, at its new value; nothing else is left of an earlier moment") {
+  const Stacks pages(1, 8 * kPage);
+  const auto value = [&](std::size_t offset) -> Address& { return *reinterpret_cast<Address*>(pages.at(0, offset)); };
+  const auto copy_of = [&](CopiedMemory& memory, std::size_t offset) -> std::optional<Address> {
+    Address word = 0;
+    if (memory.read(pages.address(0, offset), std::as_writable_bytes(std::span(&word, 1))) != sizeof word)
+      return std::nullopt;
+    return word;
+  };
+  CopiedMemory memory;
+  memory.open(getpid());
+  const Range stack{pages.address(0, 0), pages.address(0, kPage)},
+      asked{pages.address(0, 6 * kPage + 16), pages.address(0, 6 * kPage + 32)};
+  memory.copy_stacks(std::span(&stack, 1));
+  memory.fetch_pages(std::span(&asked, 1));
+  REQUIRE(copy_of(memory, 2 * kPage + 64) == pages.address(0, 2 * kPage + 64));
+  REQUIRE(copy_of(memory, 2 * kPage + 128) == pages.address(0, 2 * kPage + 128));
+  for (const std::size_t at :
+       {std::size_t{8}, 2 * kPage + 64, 2 * kPage + 128, 2 * kPage + 512, 3 * kPage, 6 * kPage + 16})
+    value(at) = 1;
+  REQUIRE(memory.refresh());
+  memory.hold();
+  CHECK(copy_of(memory, 8) == 1);
+  CHECK(copy_of(memory, 2 * kPage + 64) == 1);
+  CHECK(copy_of(memory, 2 * kPage + 96) == pages.address(0, 2 * kPage + 96));  // between two that were wanted
+  CHECK(copy_of(memory, 2 * kPage + 128) == 1);
+  CHECK(copy_of(memory, 6 * kPage + 16) == 1);
+  CHECK_FALSE(memory.has_missed());
+  SECTION("the rest of a page") {
+    CHECK_FALSE(copy_of(memory, 2 * kPage + 512));
+    CHECK(memory.has_missed());
+  }
+  SECTION("a page that was fetched with the one before") {
+    CHECK_FALSE(copy_of(memory, 3 * kPage));
+    CHECK(memory.has_missed());
+  }
+  REQUIRE(memory.refresh());
+  CHECK(copy_of(memory, 2 * kPage + 512) == 1);
+  CHECK(copy_of(memory, 3 * kPage) == 1);
+}
+
+TEST_CASE("copied again: pages that can be read since, and pages that no longer can") {
+  const Stacks pages(1, 2 * kPage);
+  const auto protect = [&](std::size_t page, int how) {
+    REQUIRE(mprotect(pages.at(0, page * kPage), kPage, how) == 0);
+  };
+  CopiedMemory memory;
+  memory.open(getpid());
+  protect(1, PROT_NONE);
+  REQUIRE(has(memory, pages.address(0, 0)));
+  REQUIRE_FALSE(has(memory, pages.address(0, kPage)));
+  protect(0, PROT_NONE);
+  protect(1, PROT_READ | PROT_WRITE);
+  REQUIRE(memory.refresh());
+  memory.hold();
+  CHECK_FALSE(has(memory, pages.address(0, 0)));
+  CHECK(has(memory, pages.address(0, kPage)));
+  CHECK_FALSE(memory.has_missed());
 }

@@ -136,7 +136,9 @@ TEST_CASE("a process that sleeps is captured without a stop", "[still_threads]")
       REQUIRE(thread.registers);
       CHECK((*target)->read_value<Address>(thread.registers->sp()));
       // glibc's: the thread pointer is known all the same.
-      CHECK((*target)->read_value<Address>(thread.registers->fs_base) == thread.registers->fs_base);
+      Address self = 0;
+      CHECK(proc::read_memory(child.pid(), thread.registers->fs_base, std::as_writable_bytes(std::span(&self, 1))));
+      CHECK(self == thread.registers->fs_base);
     }
   }
 }
@@ -265,4 +267,48 @@ TEST_CASE("a process that changes all the time is never read in the middle of a 
     }
   }
   CHECK(without_stop + with_stop == 100);
+}
+
+TEST_CASE("the copy of a stop is walked when the threads run again, or inside of the stop if it lacks something",
+          "[still_threads]") {
+  static std::atomic<bool> runs{true};
+  alignas(4096) static volatile int words[2048] = {0, 1};
+  words[1024] = 2;
+  ChildProcess child([](auto& ready) {
+    std::thread(block).detach();
+    ready();
+    while (runs) {}
+  });
+  REQUIRE(child.ready());
+  const bool needs_more = GENERATE(false, true);
+  auto target = LiveTarget::prepare(child.pid(), LiveImages());
+  REQUIRE(target);
+  std::vector<bool> traced;
+  std::optional<int> first, second;
+  Result<void> result;
+  std::thread([&] {
+    result = (*target)->capture(
+        [&] {
+          traced.push_back(proc::thread_status_number(child.pid(), child.pid(), "TracerPid") != 0);
+          first = (*target)->read_value<int>(reinterpret_cast<Address>(&words[1]));
+          second.reset();
+          // As if Python had moved on since the first walk.
+          if (needs_more && traced.size() > 1)
+            second = (*target)->read_value<int>(reinterpret_cast<Address>(&words[1024]));
+        },
+        {}, {StopPolicy::kAuto, {}});
+  }).join();
+  REQUIRE(result);
+  if ((*target)->method() == ReadMethod::kStopped) {
+    WARN(kNoFile);
+    return;
+  }
+  CHECK((*target)->threads_stopped() == 1);
+  CHECK(first == 1);
+  if (needs_more) {
+    CHECK(traced == std::vector<bool>{false, false, false, true});
+    CHECK(second == 2);
+  } else {
+    CHECK(traced == std::vector<bool>{false, false});
+  }
 }

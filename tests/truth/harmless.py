@@ -14,7 +14,7 @@ import time
 
 import cases
 from command_line import SOURCE, native
-from processes import DEADLINE, Fixture, Skip, check, run_tool, state_of, task_states, tool, wait_until
+from processes import DEADLINE, Failure, Fixture, Skip, check, run_tool, settle, state_of, task_states, tool, wait_until
 from truth_python import only_rank
 
 # Calls that the kernel does not restart after a stop, by whatever tracer (signal(7), "Interruption of system calls and library functions by
@@ -52,6 +52,25 @@ class Busy(Fixture):
         return counts
 
 
+class Asleep(Fixture):
+    """fixtures/native/asleep.c: each thread sleeps in a call in which a stop shows."""
+
+    def __init__(self):
+        super().__init__([os.path.join(os.environ["RANKSTACKS_FIXTURES"], "asleep")])
+
+    def counts(self):
+        self.write(b"what has returned?\n")
+        counts = json.loads(self._line())
+        settle(self.pid)          # the main thread waits for the next line
+        return counts
+
+    def check_undisturbed(self, samples):
+        counts = self.counts()
+        disturbed = ["%s: %d %s" % (name, count, what) for what, calls in counts.items() for name, count in calls.items() if count]
+        check(not disturbed, "sleeping threads after %d samples: %s" % (samples, ", ".join(disturbed)))
+        return counts
+
+
 class Training(Fixture):
     def __init__(self, *arguments):
         if subprocess.run(["/usr/bin/python3", "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode != 0:
@@ -69,10 +88,10 @@ class Training(Fixture):
         return progress
 
 
-def sample(*pids):
+def sample(*pids, options=()):
     """Runs the tool on all pids and returns the report. Children may come and go meanwhile: a child that has ended is no failure of the
     sample."""
-    status, out, err = run_tool("attach", "--pids", ",".join(map(str, pids)), "--format", "json")
+    status, out, err = run_tool("attach", "--pids", ",".join(map(str, pids)), "--format", "json", *options)
     check(status in (0, 1), "exit status %d: %s" % (status, err.decode(errors="replace")))
     report = json.loads(out)
     for pid in pids:
@@ -109,6 +128,25 @@ def case_busy_process(directory):
         counts = busy.finish(samples)
         # This checks the test itself: a stop does show where the kernel lets it show.
         check(any(counts["calls"][name]["interrupted"] for name in NOT_RESTARTED), "no call at all was interrupted: was anything stopped?")
+
+
+def case_sleeping_process(directory):
+    """Nothing in a process that sleeps notices samples, also of a tool that is killed; a stop of all threads does show."""
+    samples = 10
+    with Asleep() as asleep:
+        settle(asleep.pid)
+        for _ in range(samples):
+            rank = only_rank(sample(asleep.pid), asleep.pid)
+            check(rank["threads_stopped"] == 0 and rank["status"] == "complete", "%r threads stopped: %r" % (rank["threads_stopped"], rank["problems"]))
+        for turn in range(samples):
+            killed([asleep.pid], signal.SIGKILL, 0.004 * turn)
+        asleep.check_undisturbed(2 * samples)
+        run_tool("attach", "--pids", asleep.pid, "--samples", 1, "--stop", "always")
+        check_let_go(asleep.pid, "after a stop")
+        wait_until(lambda: all(asleep.counts()["interrupted"][name] for name in ("epoll_wait", "epoll_pwait", "sigtimedwait", "semop", "io_getevents", "recv", "accept")), "EINTR")
+        counts = asleep.counts()
+        check(counts["short"]["write"] and counts["short"]["send"], "a stop did not cut a write short: %r" % counts["short"])
+        check(not any(counts["returned"].values()) and not any(counts["interrupted"][name] for name in ("read", "poll", "nanosleep")), "other calls: %r" % counts)
 
 
 def case_training_pair(directory):
