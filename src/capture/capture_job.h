@@ -26,6 +26,7 @@ namespace rankstacks::capture {
 struct CaptureOptions {
   UnwinderChoice unwinder = UnwinderChoice::kAuto;
   symbolizers::SymbolizerOptions symbols;
+  bool libc_lines = false;  // --libc-lines: also the lines of the C library's own frames
   // --timeout: for reading and unwinding one rank, and for looking up the functions of one file. If it cuts something
   // short, the report says so, and the rank is partial.
   std::chrono::steady_clock::duration timeout = kDefaultTimeout;

@@ -125,7 +125,7 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   for (const RankStacks& rank : ranks) symbols.add(rank);
   for (const auto& sample : later)
     for (const RankStacks& rank : sample) symbols.add(rank);
-  symbols.resolve(std::make_shared<const symbolizers::Symbolizer>(options.symbols), options.timeout);
+  symbols.resolve(options.symbols, options.libc_lines, options.timeout);
 
   FinishedJob finished;
   JobSnapshot& job = finished.job;

@@ -41,7 +41,8 @@ void note_how(RankSnapshot& snapshot, const target::LiveTarget& target) {
 
 }  // namespace
 
-void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits) const {
+void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits,
+                             target::proc::SocketTables& sockets) const {
   RankStacks& rank = live.ranks[i];
   target::LiveTarget& target = *live.targets[i];
   target::StopChoice choice{.policy = policy_};
@@ -60,9 +61,8 @@ void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyL
   note_how(rank.snapshot, target);
   rank.stacks.clear();
   // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
-  target::proc::Descriptors descriptors(target.pid());
   for (auto& call : rank.syscalls)
-    if (call && call->fd) call->fd_target = descriptors.describe(*call->fd);
+    if (call && call->fd) call->fd_target = target::proc::describe_descriptor(target.pid(), *call->fd, sockets);
 }
 
 void ProcessReader::read_all(LiveRanks& live, const std::vector<std::size_t>& which) const {
@@ -70,7 +70,8 @@ void ProcessReader::read_all(LiveRanks& live, const std::vector<std::size_t>& wh
   const std::size_t copies = share_of_memory(options_.memory, MemoryUse::kCopies);
   const auto pool = std::make_shared<target::CopyPool>(copies / 2);
   const target::CopyLimits limits = target::CopyLimits::share(copies, live.ranks.size(), pool);
-  run_on_fresh_threads(which.size(), [&](std::size_t n) { read_one(live, which[n], limits); });
+  target::proc::SocketTables sockets;
+  run_on_fresh_threads(which.size(), [&](std::size_t n) { read_one(live, which[n], limits, sockets); });
 }
 
 void ProcessReader::read(LiveRanks& live) {

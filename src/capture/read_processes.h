@@ -35,7 +35,8 @@ class ProcessReader {
   bool read_again(LiveRanks& live);
 
  private:
-  void read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits) const;
+  void read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits,
+                target::proc::SocketTables& sockets) const;
   void read_all(LiveRanks& live, const std::vector<std::size_t>& which) const;
 
   const CaptureOptions& options_;

@@ -4,8 +4,17 @@
 #include <algorithm>
 
 #include "base/unattended.h"
+#include "known/modules.h"
 
 namespace rankstacks::capture {
+namespace {
+
+bool is_c_library(const elf::Image& image) {
+  const std::string_view name = image.name();
+  return known::module_kind(name.substr(name.rfind('/') + 1)) == known::ModuleKind::kCLibrary;
+}
+
+}  // namespace
 
 std::string SymbolBatch::key(const elf::Image& image) {
   if (!image.build_id().empty()) return elf::to_string(image.build_id());
@@ -49,8 +58,13 @@ void SymbolBatch::add_noted(File& file) {
   }
 }
 
-void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& symbolizer,
+void SymbolBatch::resolve(const symbolizers::SymbolizerOptions& options, bool libc_lines,
                           Deadline::Clock::duration timeout) {
+  const auto symbolizer = std::make_shared<const symbolizers::Symbolizer>(options);
+  symbolizers::SymbolizerOptions names_alone = options;
+  names_alone.lines = names_alone.inlines = false;
+  const auto of_c_library =
+      libc_lines ? symbolizer : std::make_shared<const symbolizers::Symbolizer>(std::move(names_alone));
   std::vector<File*> files;
   const auto work = std::make_shared<std::vector<File>>();
   for (auto& [name, file] : files_) {
@@ -61,11 +75,12 @@ void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& 
   }
   // The lookup checks the deadline itself, and returns what it has so far; while it waits for a file, it does not
   // return by itself.
-  const auto outcomes = Unattended{[work, symbolizer, timeout](std::size_t i) {
+  const auto outcomes = Unattended{[work, symbolizer, of_c_library, timeout](std::size_t i) {
                                      File& file = (*work)[i];
                                      reading_now(file.image->name());
+                                     const auto& with = is_c_library(*file.image) ? of_c_library : symbolizer;
                                      file.symbols =
-                                         symbolizer->resolve(*file.image, file.addresses, Deadline::after(timeout));
+                                         with->resolve(*file.image, file.addresses, Deadline::after(timeout));
                                    },
                                    Unattended::beyond(timeout)}
                             .run(files.size());

@@ -17,8 +17,9 @@ namespace rankstacks::capture {
 class SymbolBatch {
  public:
   void add(const RankStacks& rank);
-  // Resolves the files in parallel, each with this much time.
-  void resolve(const std::shared_ptr<const symbolizers::Symbolizer>& symbolizer,
+  // Resolves the files in parallel, each with this much time. `libc_lines`: also the lines and inlined functions of the
+  // C library itself. Of Debian's libc6-dbg 8 MB are unpacked for them, a quarter of the work of a look.
+  void resolve(const symbolizers::SymbolizerOptions& options, bool libc_lines,
                Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
   bool gave_up(const target::Module& module) const;  // whether the lookup in its file took too long
   // The locations of the address in the module's image; nullptr if it was not added, or if the module has no image.

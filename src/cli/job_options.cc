@@ -103,6 +103,7 @@ void JobCommand::add_attach() {
   attach_->add_flag("--gpu", gpu_, "as of attach");
   attach_->add_option("--flight-recorder", records_, "as of attach: files of the nodes")->expected(1)->take_all();
   attach_->add_flag("--no-inlines", no_inlines_, "as of attach");
+  attach_->add_flag("--libc-lines", libc_lines_, "as of attach");
   attach_->add_option("--unwinder", unwinder_, "as of attach")->check(CLI::IsMember({"auto", "libunwind", "libdwfl"}));
 }
 
@@ -115,6 +116,7 @@ void JobCommand::add_core() {
   core_->add_option("--search", search_, "as of core")->type_name("DIR")->expected(1)->take_all();
   core_->add_option("--flight-recorder", records_, "as of core")->expected(1)->take_all();
   core_->add_flag("--no-inlines", no_inlines_, "as of core");
+  core_->add_flag("--libc-lines", libc_lines_, "as of core");
   core_->add_option("--unwinder", unwinder_, "as of core")->check(CLI::IsMember({"auto", "libunwind", "libdwfl"}));
 }
 

@@ -47,7 +47,7 @@ class JobCommand {
   // Of the actions: what was given is passed on as it is.
   std::string job_name_, samples_, interval_, max_wait_, stop_, unwinder_, exe_, sysroot_, doctor_job_;
   std::vector<std::string> cores_, search_, records_;
-  bool gpu_ = false, no_inlines_ = false;
+  bool gpu_ = false, no_inlines_ = false, libc_lines_ = false;
 };
 
 }  // namespace rankstacks::cli

@@ -510,6 +510,8 @@ class CommandLine {
         ->take_all()
         ->check(asks_or_exists());
     sub->add_flag("--no-inlines", no_inlines_, "leave out inlined frames");
+    sub->add_flag("--libc-lines", options_.capture.libc_lines,
+                  "also the lines and inlined functions of the C library's own frames, if its debug file is installed");
     sub->add_option("--unwinder", unwinder_,
                     "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")
         ->check(CLI::IsMember({"auto", "libunwind", "libdwfl"}))

@@ -322,8 +322,8 @@ std::optional<Pid> tracer_of(Pid pid, Tid tid) {
   return static_cast<Pid>(*tracer);
 }
 
-void Descriptors::read_table(const char* table, std::size_t inode_field) {
-  const auto text = read_file(fmt::format("/proc/{}/net/{}", pid_, table));
+void SocketTables::read_table(Network& network, Pid pid, const char* table, std::size_t inode_field) {
+  const auto text = read_file(fmt::format("/proc/{}/net/{}", pid, table));
   if (!text) return;
   std::vector<std::string_view> fields;
   for (std::string_view rest = *text; !rest.empty();) {
@@ -338,26 +338,33 @@ void Descriptors::read_table(const char* table, std::size_t inode_field) {
     }
     if (fields.size() <= inode_field) continue;
     const std::string inode(fields[inode_field]);
-    if (!sockets_.contains(inode)) sockets_.emplace(inode, describe_socket(table, fields, inode));
+    if (!network.sockets.contains(inode)) network.sockets.emplace(inode, describe_socket(table, fields, inode));
   }
 }
 
-std::optional<std::string> Descriptors::describe(int fd) {
-  auto link = read_link(fmt::format("/proc/{}/fd/{}", pid_, fd));
-  if (!link || !link->starts_with("socket:[") || !link->ends_with("]")) return link;
-  const std::string inode = link->substr(8, link->size() - 9);
+std::optional<std::string> SocketTables::find(Pid pid, const std::string& inode) {
   // The tables, those most likely to contain a job's sockets first; only as many are read as needed.
   struct Table {
     const char* name;
     std::size_t inode_field;
   };
   constexpr std::array<Table, 5> kTables{{{"tcp", 9}, {"tcp6", 9}, {"udp", 9}, {"udp6", 9}, {"unix", 6}}};
+  const std::string name = read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
+  const std::lock_guard lock(mutex_);
+  Network& network = networks_[name];
   while (true) {
-    if (const auto found = sockets_.find(inode); found != sockets_.end()) return found->second;
-    if (tables_read_ == kTables.size()) return link;
-    const Table& table = kTables[tables_read_++];
-    read_table(table.name, table.inode_field);
+    if (const auto found = network.sockets.find(inode); found != network.sockets.end()) return found->second;
+    if (network.tables_read == kTables.size()) return std::nullopt;
+    const Table& table = kTables[network.tables_read++];
+    read_table(network, pid, table.name, table.inode_field);
   }
+}
+
+std::optional<std::string> describe_descriptor(Pid pid, int fd, SocketTables& sockets) {
+  auto link = read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
+  if (!link || !link->starts_with("socket:[") || !link->ends_with("]")) return link;
+  if (auto socket = sockets.find(pid, link->substr(8, link->size() - 9))) return socket;
+  return link;
 }
 
 bool read_memory(Tid tid, Address at, std::span<std::byte> into) {

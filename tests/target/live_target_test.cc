@@ -89,7 +89,8 @@ TEST_CASE("a captured process: its threads, the call they wait in, and its memor
   REQUIRE(call);
   CHECK(call->name == "read");
   REQUIRE(call->fd);
-  CHECK(target::proc::Descriptors(child.pid()).describe(*call->fd)->starts_with("pipe:["));
+  target::proc::SocketTables sockets;
+  CHECK(target::proc::describe_descriptor(child.pid(), *call->fd, sockets)->starts_with("pipe:["));
   CHECK(target->stopped_ms() > 0);
   CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
   // Memory that was not copied while the process was paused is not available afterwards.

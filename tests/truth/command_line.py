@@ -7,7 +7,7 @@ import select
 import subprocess
 
 import cases
-from processes import Fixture, check, json_report, run_tool, tool
+from processes import Fixture, Skip, check, json_report, run_tool, tool
 from truth_native import compare
 from truth_python import only_rank
 
@@ -120,6 +120,23 @@ def case_no_rank_is_there(directory):
     check(only_rank(report, gone)["status"] == "failed", "the rank: %r" % report["ranks"])
     status, out, err = run_tool("attach", "--pids", gone)
     check(status == 2 and str(gone) in text_of(out) and str(gone) in err.decode(), "status %d, %r, %r" % (status, out, err))
+
+
+def case_lines_of_libc(directory):
+    """With its debug file, libc's frames have lines for who asks; they have names in any case, and the program's own frames have lines."""
+    with native("still", "2") as fixture:
+        found = {}
+        for options in ([], ["--libc-lines"]):
+            report = json_report("attach", "--samples", 1, "--pids", fixture.pid, *options)
+            frames = [frame for thread in only_rank(report, fixture.pid)["threads"] for frame in thread["frames"]]
+            own = [frame for frame in frames if os.path.basename(frame["module"] or "") == "still"]
+            check(any(frame["line"] for frame in own), "no line of the program: %r" % own)
+            found[len(options)] = [frame for frame in frames if os.path.basename(frame["module"] or "").startswith("libc.so")]
+        check(found[0] and not any(frame["line"] or frame["file"] for frame in found[0]), "without the option: %r" % found[0])
+        names = [[frame["function"] for frame in found[number] if not frame["inlined"]] for number in (0, 1)]
+        check(names[0] == names[1] and any(names[0]), "functions: %r" % names)
+        if not any(frame["line"] for frame in found[1]):
+            raise Skip("libc's debug file is not installed (Debian: libc6-dbg)")
 
 
 def case_output_file(directory):
