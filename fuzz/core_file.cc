@@ -38,8 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(rank.stacks.size() == rank.target->threads().size(), "one stack for each thread");
   capture::SymbolBatch symbols;
   symbols.add(rank);
-  symbols.resolve(
-      std::make_shared<const symbolizers::Symbolizer>(symbolizers::SymbolizerOptions{.debug_directories = {}}));
+  symbols.resolve(symbolizers::SymbolizerOptions{.debug_directories = {}}, true);
   FrameTable frames;
   capture::build_threads(rank, symbols, frames);
   fuzz::require(rank.snapshot.threads.size() == rank.target->threads().size(),
