@@ -11,6 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # gdb reads an interpreter's DWARF for half a second: it keeps its index of each library, which all tests use.
 INDEXES = os.path.join(os.path.dirname(os.environ.get("RANKSTACKS_FIXTURES", "")), "gdb-index")
 GDB = ["gdb", "-nx", "-q", "-batch", "-iex", "set auto-load off", "-iex", "set index-cache directory " + INDEXES, "-iex", "set index-cache enabled on"]
+# A core is the same without the symbols of the process's libraries, which gdb reads for one and a half seconds where torch is among them.
+WITHOUT_SYMBOLS = "set auto-solib-add off"
 EVAL_LOOP = re.compile(r"_PyEval_EvalFrameDefault|_TAIL_CALL_")
 
 
@@ -22,7 +24,7 @@ def take_core(fixture, path, debug_directory=None):
                 "set backtrace limit unlimited"]
     if debug_directory:
         commands.append("set debug-file-directory %s:/usr/lib/debug" % debug_directory)
-    commands += ["attach %d" % fixture.pid, "gcore " + path, "detach", "core-file " + path, "source " + os.path.join(HERE, "gdb_stacks.py")]
+    commands += [WITHOUT_SYMBOLS, "attach %d" % fixture.pid, "gcore " + path, "detach", "set auto-solib-add on", "core-file " + path, "source " + os.path.join(HERE, "gdb_stacks.py")]
     return stacks_of(commands, path)
 
 
@@ -30,7 +32,7 @@ def write_core(pid, path):
     """Writes a core, without gdb's stacks of it: for processes as large as a torch rank."""
     if not shutil.which("gdb"):
         raise Skip("no gdb on this machine")
-    done = subprocess.run([*GDB, "-ex", "attach %d" % pid, "-ex", "gcore " + path, "-ex", "detach"],
+    done = subprocess.run([*GDB, "-ex", WITHOUT_SYMBOLS, "-ex", "attach %d" % pid, "-ex", "gcore " + path, "-ex", "detach"],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
     check(os.path.exists(path), "gdb has written no core:\n" + done.stdout.decode(errors="replace")[-2000:])
 
