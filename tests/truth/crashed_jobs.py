@@ -6,8 +6,7 @@ import subprocess
 
 import cases
 from command_line import SOURCE
-from jobs import need_torch
-from processes import Skip, check, json_report, run_tool, wait_until
+from processes import Skip, check, json_report, need_torch, run_tool, wait_until
 
 RANKS, CRASHES = 4, 2
 

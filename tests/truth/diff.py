@@ -9,7 +9,6 @@ import cases
 import debugger
 import interpreters
 from command_line import SOURCE, text_of
-from jobs import Job
 from processes import Fixture, check, run_tool, settle, tool, wait_until
 
 # Its main thread moves by one line of its input at a time: a round of the loop, then into another function. One thread stands, one
@@ -173,22 +172,21 @@ def case_a_live_process_and_its_core(directory):
     check(process["match"] == "process" and set(movements(process).values()) == {("stood", None)}, "%r" % process)
 
 
-def case_a_hung_job(directory):
-    """A DistributedDataParallel job of four ranks of which one blocks: nobody moves, and the verdict stays."""
-    with Job("--ranks", "4", "--blocked-rank", "2") as job:
-        pids = ",".join(map(str, job.ready["pids"]))
-        paths = [os.path.join(directory, name) for name in ("old.json.gz", "new.json.zst")]
+def check_hung_job(directory, job):
+    """Of jobs.py: a DistributedDataParallel job of four ranks of which one blocks: nobody moves, and the verdict stays."""
+    pids = ",".join(map(str, job.ready["pids"]))
+    paths = [os.path.join(directory, name) for name in ("old.json.gz", "new.json.zst")]
 
-        def report(path):
-            status, _, err = run_tool("attach", "--pids", pids, "--samples", "3", "--format", "json", "-o", path)
-            check(status == 0, err)
-            return json.loads(run_tool("report", path, "--format", "json")[1])["verdict"]["status"]
-        # The others may still be on their way into the all-reduce.
-        wait_until(lambda: report(paths[0]) == "culprit", "the job hangs", seconds=200)
-        report(paths[1])
-        subset = os.path.join(directory, "subset.json")
-        run_tool("attach", "--pids", ",".join(map(str, job.ready["pids"][:3])), "--format", "json", "-o", subset)
-        job.check_unharmed()
+    def report(path):
+        status, _, err = run_tool("attach", "--pids", pids, "--samples", "3", "--format", "json", "-o", path)
+        check(status == 0, err)
+        return json.loads(run_tool("report", path, "--format", "json")[1])["verdict"]["status"]
+    # The others may still be on their way into the all-reduce.
+    wait_until(lambda: report(paths[0]) == "culprit", "the job hangs", seconds=200)
+    report(paths[1])
+    subset = os.path.join(directory, "subset.json")
+    run_tool("attach", "--pids", ",".join(map(str, job.ready["pids"][:3])), "--format", "json", "-o", subset)
+    job.check_unharmed()
     diff = compare(*paths)
     check(diff["outcome"] == "stood" and diff["verdict"]["same"], "%s %r" % (diff["summary"], diff["verdict"]))
     check({process["movement"] for process in diff["processes"]} <= {"stood", "ran"}, "%r" % [(p["rank"], p["movement"]) for p in diff["processes"]])

@@ -1,18 +1,16 @@
-"""Real torch jobs that hang, live and from their cores: the report puts the blocked rank first."""
+"""Real torch jobs that hang, live and from their cores: the report puts the blocked rank first.
+
+What other files check of such a job is checked here too, as its start and its cores take seconds: diff.py, versions.py."""
 import os
-import subprocess
 import sys
 
 import cases
 import debugger
+import diff
+import versions
 from command_line import SOURCE, text_of
-from processes import Fixture, Skip, check, json_report, run_tool
+from processes import Attempts, Fixture, check, json_report, need_torch, run_tool
 from truth_python import only_rank
-
-
-def need_torch():
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode != 0:
-        raise Skip("/usr/bin/python3 has no torch here (Debian: python3-torch)")
 
 
 class Job(Fixture):
@@ -39,30 +37,55 @@ def check_verdict(report, fixture, where):
     check(verdict["suspects"][0]["reason"] == "data-loading", "%s: %r" % (where, verdict))
 
 
-def check_job(directory, *arguments):
-    cores = []
-    with Job(*arguments) as job:
-        pids = ",".join(map(str, job.ready["pids"]))
-        report = json_report("attach", "--pids", pids)
-        check([rank["rank"] for rank in report["ranks"] if rank["kind"] == "rank"] == list(range(len(job.ready["pids"]))), "the ranks' order")
-        check_verdict(report, job, "live")
-        status, out, err = run_tool("attach", "--pids", pids)
-        text = text_of(out)
-        lines = text.splitlines()
-        check(status == 0 and err == b"", "status %d: %r" % (status, err))
-        check(len(lines) <= 40 and max(map(len, lines)) <= 100, "%d lines of up to %d columns:\n%s" % (len(lines), max(map(len, lines)), text))
-        check("read_shard" in text or "--workers" in arguments, "the blocked function is not in the report:\n%s" % text)
-        for pid in job.ready["pids"] + [job.ready["blocked_pid"]]:
-            path = os.path.join(directory, "core.%d" % pid)
-            if path not in cores:
-                debugger.write_core(pid, path)
-                cores.append(path)
-        job.check_unharmed()
-        check_verdict(json_report("core", *cores), job, "cores")
+def native_stacks(report):
+    """{(pid, tid): ([addresses of the native frames, inlined frames counted once], stack_end)}"""
+    stacks = {}
+    for rank in report["ranks"]:
+        for thread in rank["threads"]:
+            addresses = [frame["address"] for frame in thread["frames"] if frame["kind"] == "native" and not frame["inlined"]]
+            stacks[rank["pid"], thread["tid"]] = (addresses, thread["stack_end"])
+    return stacks
+
+
+def check_both_unwinders(cores):
+    """Only libunwind and only libdwfl, on the same cores: every return address of every thread, and why each stack ends."""
+    first = native_stacks(json_report("core", "--unwinder", "libunwind", *cores))
+    second = native_stacks(json_report("core", "--unwinder", "libdwfl", *cores))
+    check(first.keys() == second.keys() and len(first) >= 3 * 4, "%d and %d threads" % (len(first), len(second)))
+    check(max(len(addresses) for addresses, _ in first.values()) >= 20, "no deep stack of torch among them")
+    for key in first:
+        check(first[key] == second[key], "pid %d tid %d: libunwind %r, libdwfl %r" % (key + (first[key], second[key])))
+
+
+def check_text(pids):
+    status, out, err = run_tool("attach", "--pids", pids)
+    text = text_of(out)
+    lines = text.splitlines()
+    check(status == 0 and err == b"", "status %d: %r" % (status, err))
+    check(len(lines) <= 40 and max(map(len, lines)) <= 100, "%d lines of up to %d columns:\n%s" % (len(lines), max(map(len, lines)), text))
+    check("read_shard" in text, "the blocked function is not in the report:\n%s" % text)
 
 
 def case_four_ranks_one_blocked_in_getitem(directory):
-    check_job(directory, "--ranks", "4", "--blocked-rank", "2")
+    """One job, and one core of each rank, for all that is to be seen of it; rank 1 has other settings than the others."""
+    attempts = Attempts()
+    with Job("--ranks", "4", "--blocked-rank", "2", *versions.JOB_SETTINGS) as job:
+        pids = ",".join(map(str, job.ready["pids"]))
+        live = json_report("attach", "--pids", pids)
+        check([rank["rank"] for rank in live["ranks"] if rank["kind"] == "rank"] == list(range(4)), "the ranks' order")
+        attempts.make("verdict", lambda: check_verdict(live, job, "live"))
+        attempts.make("text", lambda: check_text(pids))
+        attempts.make("versions", lambda: versions.check_live_job(directory, live))
+        attempts.make("diff", lambda: diff.check_hung_job(directory, job))
+        cores = [os.path.join(directory, "core.%d" % pid) for pid in job.ready["pids"]]
+        for pid, path in zip(job.ready["pids"], cores):
+            debugger.write_core(pid, path)
+        job.check_unharmed()
+        dead = json_report("core", *cores)
+        attempts.make("verdict of cores", lambda: check_verdict(dead, job, "cores"))
+        attempts.make("versions in cores", lambda: versions.check_cores_of_job(dead))
+    attempts.make("unwinders", lambda: check_both_unwinders(cores[:3]))
+    attempts.finish()
 
 
 def case_blocked_in_a_loader_worker(directory):
@@ -82,31 +105,6 @@ def case_blocked_in_a_loader_worker(directory):
             debugger.write_core(int(pid), path)
         job.check_unharmed()
         check_worker(json_report("core", *cores), "cores")
-
-
-def native_stacks(report):
-    """{(pid, tid): ([addresses of the native frames, inlined frames counted once], stack_end)}"""
-    stacks = {}
-    for rank in report["ranks"]:
-        for thread in rank["threads"]:
-            addresses = [frame["address"] for frame in thread["frames"] if frame["kind"] == "native" and not frame["inlined"]]
-            stacks[rank["pid"], thread["tid"]] = (addresses, thread["stack_end"])
-    return stacks
-
-
-def case_both_unwinders_agree_on_every_frame(directory):
-    """Only libunwind and only libdwfl, on the same cores: every return address of every thread, and why each stack ends."""
-    with Job("--ranks", "3", "--blocked-rank", "1") as job:
-        cores = [os.path.join(directory, "core.%d" % pid) for pid in job.ready["pids"]]
-        for pid, path in zip(job.ready["pids"], cores):
-            debugger.write_core(pid, path)
-        job.check_unharmed()
-    first = native_stacks(json_report("core", "--unwinder", "libunwind", *cores))
-    second = native_stacks(json_report("core", "--unwinder", "libdwfl", *cores))
-    check(first.keys() == second.keys() and len(first) >= 3 * 4, "%d and %d threads" % (len(first), len(second)))
-    check(max(len(addresses) for addresses, _ in first.values()) >= 20, "no deep stack of torch among them")
-    for key in first:
-        check(first[key] == second[key], "pid %d tid %d: libunwind %r, libdwfl %r" % (key + (first[key], second[key])))
 
 
 if __name__ == "__main__":

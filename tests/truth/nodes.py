@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from command_line import SOURCE
-from processes import Skip, check, state_of, wait_until
+from processes import Skip, check, need_torch, state_of, wait_until
 
 INSIDE = "RANKSTACKS_TEST_HAS_NAMESPACES"
 NETWORK = "10.77.0."
@@ -170,8 +170,7 @@ class HungJob:
 
     def __init__(self, cluster, per_node, blocked_rank=0):
         self.cluster, self.per_node, self.blocked_rank = cluster, per_node, blocked_rank
-        if subprocess.run(["/usr/bin/python3", "-c", "import torch.distributed"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-            raise Skip("/usr/bin/python3 has no torch here (Debian: python3-torch)")
+        need_torch()
         self.world = per_node * len(cluster.nodes)
         shard = os.path.join(cluster.directory, "shard.bin")
         os.mkfifo(shard)

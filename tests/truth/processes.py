@@ -25,6 +25,27 @@ def check(condition, message):
         raise Failure(message)
 
 
+class Attempts:
+    """What failed or was skipped of many parts of a test, such as those that share a job: all are tried."""
+
+    def __init__(self):
+        self.failures, self.skipped = [], []
+
+    def make(self, name, attempt):
+        try:
+            return attempt()
+        except Skip as skipped:
+            self.skipped.append("%s skipped: %s" % (name, skipped))
+        except (Failure, subprocess.TimeoutExpired) as failure:
+            self.failures.append("%s: %s" % (name, failure))
+        return None
+
+    def finish(self):
+        for line in self.skipped:
+            print(line)
+        check(not self.failures, "\n".join(self.failures))
+
+
 def task_states(pid):
     """{tid: (state, voluntary switches, other switches)}; threads that end meanwhile are left out."""
     found = {}
@@ -173,6 +194,14 @@ def tool():
     path = os.environ.get("RANKSTACKS")
     check(path and os.access(path, os.X_OK), "RANKSTACKS does not name the program: %r" % path)
     return path
+
+
+def need_torch(part="distributed", python="/usr/bin/python3"):
+    """Skips the test if the interpreter has no torch with that part. It is looked for and not imported: an import takes a second."""
+    code = ("import importlib.util, os, sys; found = importlib.util.find_spec('torch'); "
+            "sys.exit(found is None or not os.path.exists(os.path.join(found.submodule_search_locations[0], sys.argv[1])))")
+    if subprocess.run([python, "-c", code, part], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        raise Skip("%s has no torch here (Debian: python3-torch)" % python)
 
 
 def command_of_tool(machine=None):

@@ -12,7 +12,7 @@ import sys
 
 import cases
 from command_line import text_of
-from processes import Skip, check, json_report, run_tool, settle, state_of, task_states, tool, wait_until
+from processes import Skip, check, json_report, need_torch, run_tool, settle, state_of, task_states, tool, wait_until
 
 ALONE = "RANKSTACKS_TEST_IS_ALONE"
 SOMEBODY = 54321
@@ -344,8 +344,7 @@ def check_launched(first, second):
 
 def case_two_jobs_of_torchrun(directory):
     needs_to_be_alone()
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch.distributed.run"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        raise Skip("/usr/bin/python3 has no torch here (Debian: python3-torch)")
+    need_torch("distributed/run.py")
     program = os.path.join(directory, "gloo.py")
     with open(program, "w", encoding="utf-8") as file:
         file.write(GLOO)

@@ -15,7 +15,7 @@ import time
 
 import debugger
 import interpreters
-from processes import Failure, Fixture, Skip, check, json_report, main
+from processes import Attempts, Failure, Fixture, Skip, check, json_report, main
 
 FIXTURES = os.path.join(interpreters.ROOT, "fixtures", "python")
 
@@ -228,22 +228,6 @@ class Sampled:
                   % (thread["tid"], at_rest.get(thread["tid"]), addresses))
 
 
-class Attempts:
-    """What failed or was skipped of many fixtures: all are tried."""
-
-    def __init__(self):
-        self.failures, self.skipped = [], []
-
-    def make(self, name, attempt):
-        try:
-            return attempt()
-        except Skip as skipped:
-            self.skipped.append("%s skipped: %s" % (name, skipped))
-        except Failure as failure:
-            self.failures.append("%s: %s" % (name, failure))
-        return None
-
-
 def test(directory, names, version, writer=None):
     interpreter = interpreters.find(version)
     of_kernel = writer != "gcore" and kernel_writes_cores(interpreter)
@@ -262,9 +246,7 @@ def test(directory, names, version, writer=None):
             for one, stacks_of_one in zip(sampled, stacks):
                 rank = only_rank(report, one.truth["pid"])
                 attempts.make(one.name, lambda one=one, rank=rank, found=stacks_of_one: one.compare_core(rank, found, interpreter.stripped))
-    for line in attempts.skipped:
-        print(line)
-    check(not attempts.failures, "\n".join(attempts.failures))
+    attempts.finish()
     if not sampled:
         raise Skip("; ".join(attempts.skipped))
     print("%d fixtures" % len(sampled))

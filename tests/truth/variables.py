@@ -1,13 +1,12 @@
 """Variables of Python frames that identify the process group that a real torch job's ranks wait in, live and from their cores."""
 import os
-import subprocess
 import sys
 
 import cases
 import debugger
 import interpreters
 from command_line import SOURCE
-from processes import Fixture, Skip, check, json_report
+from processes import Fixture, Skip, check, json_report, need_torch
 from truth_python import only_rank
 
 
@@ -33,8 +32,7 @@ def check_rank(rank, wait, layout, step, where):
 
 
 def check_groups(directory, python):
-    if subprocess.run([python, "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode != 0:
-        raise Skip("%s has no torch here (Debian: python3-torch)" % python)
+    need_torch(python=python)
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     with Fixture([sys.executable, os.path.join(SOURCE, "fixtures", "jobs", "groups.py"), "--python", python], deadline=300, env=environment) as job:
         pids, waits, layouts, step = (job.ready[name] for name in ("pids", "waits", "layouts", "step"))

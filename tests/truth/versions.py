@@ -11,7 +11,6 @@ import cases
 import debugger
 from command_line import SOURCE, text_of
 from core_files import build_id
-from jobs import Job
 from processes import Fixture, Skip, check, json_report, run_tool
 
 PROGRAM = r'''
@@ -84,51 +83,52 @@ def summaries(report):
     return [difference["summary"] for difference in report["differences"]]
 
 
-def case_versions_of_a_torch_job(directory):
-    settings = ["--environment", "1:NCCL_ALGO=Ring", "--environment", "1:OMP_NUM_THREADS=2"]
-    settings += [word for number in range(3) for word in ("--environment", "%d:TORCH_HOME=/tmp/rank-%d" % (number, number))]
-    settings += [word for number in range(3) for word in ("--environment", "%d:CUDA_VISIBLE_DEVICES=%d" % (number, number))]
-    expected = ["NCCL_ALGO=Ring on rank 1, not set on the 2 others", "OMP_NUM_THREADS=2 on rank 1, 1 on the 2 others"]
+# Of a job of four ranks: one setting that only rank 1 has, one that it has otherwise, and two that differ between all ranks.
+JOB_SETTINGS = ["--environment", "1:NCCL_ALGO=Ring", "--environment", "1:OMP_NUM_THREADS=2"]
+JOB_SETTINGS += [word for number in range(4) for word in ("--environment", "%d:TORCH_HOME=/tmp/rank-%d" % (number, number))]
+JOB_SETTINGS += [word for number in range(4) for word in ("--environment", "%d:CUDA_VISIBLE_DEVICES=%d" % (number, number))]
+JOB_DIFFERENCES = ["NCCL_ALGO=Ring on rank 1, not set on the 3 others", "OMP_NUM_THREADS=2 on rank 1, 1 on the 3 others"]
+
+
+def check_live_job(directory, report):
+    """Of the torch job of jobs.py, while it runs."""
+    expected = JOB_DIFFERENCES
     saved = os.path.join(directory, "report.json")
-    with Job("--ranks", "3", *settings) as job:
-        pids = ",".join(map(str, job.ready["pids"]))
-        report = json_report("attach", "--pids", pids)
-        check(summaries(report) == expected, "live: %r" % summaries(report))
-        check([one["rank"] for one in report["verdict"]["suspects"]] == [2] and "differences" not in report["verdict"], "%r" % report["verdict"])
-        for one in report["ranks"]:
-            versions = {module["name"]: module for module in one["modules"]}
-            check({"torch", "Python", "glibc", "libstdc++"} <= set(versions), "rank %r has %r" % (one["rank"], sorted(versions)))
-            check(versions["Python"]["version"] == platform.python_version() == one["python"]["version"], "%r" % versions["Python"])
-            for module in one["modules"]:
-                check(os.path.exists(module["path"]), "no such file: %r" % module)
-                check(module["build_id"] == build_id(module["path"]), "another build-id: %r" % module)
-            installed = subprocess.run(["/usr/bin/python3", "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE, check=True).stdout.decode()
-            check(installed.startswith(".".join(versions["torch"]["version"].split(".")[:2])), "torch %r, not %r" % (versions["torch"], installed))
-            libc = platform.libc_ver()[1]
-            check(versions["glibc"]["version"].startswith(libc), "glibc %r, not %r" % (versions["glibc"], libc))
-            environment = one["environment"]
-            check(environment["kernel"] == platform.release(), "%r" % environment["kernel"])
-            check(environment["variables"]["TORCH_HOME"] == "/tmp/rank-%d" % one["rank"], "%r" % environment["variables"])
-            with open("/proc/%d/status" % one["pid"], encoding="utf-8") as status:
-                cpus = [line.split()[1] for line in status if line.startswith("Cpus_allowed_list:")]
-            check([environment["cpus"]] == cpus, "%r, not %r" % (environment["cpus"], cpus))
-            soft, hard = (None if limit == resource.RLIM_INFINITY else limit for limit in resource.prlimit(one["pid"], resource.RLIMIT_STACK))
-            check(environment["limits"]["stack-size"] == {"soft": soft, "hard": hard}, "%r" % environment["limits"])
-        with open(saved, "w", encoding="utf-8") as stream:
-            json.dump(report, stream)
-        again = json_report("report", saved)
-        check(again["differences"] == report["differences"] and [one["modules"] for one in again["ranks"]] == [one["modules"] for one in report["ranks"]]
-              and [one["environment"] for one in again["ranks"]] == [one["environment"] for one in report["ranks"]], "read back: %r" % again["differences"])
-        for form in ("text", "markdown"):
-            status, out, _ = run_tool("report", saved, "--format", form, "--no-redact")
-            text = text_of(out)
-            check(status == 0 and "torch" in text.split("torch_")[0] and platform.python_version() in text, text)
-            check("NCCL_ALGO=Ring" in text and "TORCH_HOME=/tmp/rank-1 " not in text.split("<details>")[0], text)
-        cores = [os.path.join(directory, "core.%d" % pid) for pid in job.ready["pids"]]
-        for pid, path in zip(job.ready["pids"], cores):
-            debugger.write_core(pid, path)
-        job.check_unharmed()
-    report = json_report("core", *cores)
+    installed = subprocess.run(["/usr/bin/python3", "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    check(summaries(report) == expected, "live: %r" % summaries(report))
+    check([one["rank"] for one in report["verdict"]["suspects"]] == [2] and "differences" not in report["verdict"], "%r" % report["verdict"])
+    for one in report["ranks"]:
+        versions = {module["name"]: module for module in one["modules"]}
+        check({"torch", "Python", "glibc", "libstdc++"} <= set(versions), "rank %r has %r" % (one["rank"], sorted(versions)))
+        check(versions["Python"]["version"] == platform.python_version() == one["python"]["version"], "%r" % versions["Python"])
+        for module in one["modules"]:
+            check(os.path.exists(module["path"]), "no such file: %r" % module)
+            check(module["build_id"] == build_id(module["path"]), "another build-id: %r" % module)
+        check(installed.startswith(".".join(versions["torch"]["version"].split(".")[:2])), "torch %r, not %r" % (versions["torch"], installed))
+        libc = platform.libc_ver()[1]
+        check(versions["glibc"]["version"].startswith(libc), "glibc %r, not %r" % (versions["glibc"], libc))
+        environment = one["environment"]
+        check(environment["kernel"] == platform.release(), "%r" % environment["kernel"])
+        check(environment["variables"]["TORCH_HOME"] == "/tmp/rank-%d" % one["rank"], "%r" % environment["variables"])
+        with open("/proc/%d/status" % one["pid"], encoding="utf-8") as status:
+            cpus = [line.split()[1] for line in status if line.startswith("Cpus_allowed_list:")]
+        check([environment["cpus"]] == cpus, "%r, not %r" % (environment["cpus"], cpus))
+        soft, hard = (None if limit == resource.RLIM_INFINITY else limit for limit in resource.prlimit(one["pid"], resource.RLIMIT_STACK))
+        check(environment["limits"]["stack-size"] == {"soft": soft, "hard": hard}, "%r" % environment["limits"])
+    with open(saved, "w", encoding="utf-8") as stream:
+        json.dump(report, stream)
+    again = json_report("report", saved)
+    check(again["differences"] == report["differences"] and [one["modules"] for one in again["ranks"]] == [one["modules"] for one in report["ranks"]]
+          and [one["environment"] for one in again["ranks"]] == [one["environment"] for one in report["ranks"]], "read back: %r" % again["differences"])
+    for form in ("text", "markdown"):
+        status, out, _ = run_tool("report", saved, "--format", form, "--no-redact")
+        text = text_of(out)
+        check(status == 0 and "torch" in text.split("torch_")[0] and platform.python_version() in text, text)
+        check("NCCL_ALGO=Ring" in text and "TORCH_HOME=/tmp/rank-1 " not in text.split("<details>")[0], text)
+
+
+def check_cores_of_job(report):
+    expected = JOB_DIFFERENCES
     check(summaries(report) == expected, "cores: %r" % summaries(report))
     for one in report["ranks"]:
         versions = {module["name"]: module["version"] for module in one["modules"]}

@@ -8,8 +8,7 @@ import sys
 
 import cases
 from command_line import SOURCE
-from jobs import need_torch
-from processes import DEADLINE, Fixture, Skip, check, json_report, run_tool, task_states, tool, wait_until
+from processes import DEADLINE, Fixture, Skip, check, json_report, need_torch, run_tool, task_states, tool, wait_until
 
 
 
