@@ -20,6 +20,7 @@ class Chromium:
             raise Skip("no chromium is installed (Debian's package chromium)")
         self.requests, self.errors = [], []
         self._number, self._text, self._answers, self._events = 0, b"", {}, []
+        self._size, self._target = (width, height), None
         self._profile = tempfile.mkdtemp(prefix="rankstacks-chromium-")
         for_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
@@ -40,16 +41,28 @@ class Chromium:
         os.close(for_browser)
         os.close(from_browser)
         try:
-            target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-            self._session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
-            for domain in ("Page", "Runtime", "Network", "Log"):
-                self.call(domain + ".enable")
-            self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+            self._attach(next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")["targetId"])
         except BaseException:
             self.end()
             raise
 
     _session = None
+
+    def _attach(self, target):
+        self._target = target
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(domain + ".enable")
+        width, height = self._size
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def new_page(self):
+        """Another page in the place of this one: with the state that the page of a new browser has, and without the time that its start takes."""
+        before, self._session = self._target, None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.call("Target.closeTarget", targetId=before)
+        self._attach(target)
+        self.requests, self.errors = [], []
 
     def __enter__(self):
         return self

@@ -13,7 +13,7 @@ import cases
 from chromium import Chromium
 from command_line import SOURCE, native
 from markdown import HOSTILE, hostile_report
-from processes import check, run_tool, wait_until
+from processes import Attempts, check, run_tool, wait_until
 
 FIXTURES = os.path.join(SOURCE, "fixtures")
 DATA_LOADER = os.path.join(FIXTURES, "nccl", "data-loader.json.gz")
@@ -71,7 +71,7 @@ def case_the_policy_has_the_hashes_of_script_and_style(directory):
     check(policy.startswith("default-src 'none';"), policy)
 
 
-def case_of_live_ranks_cores_and_saved_reports(directory):
+def in_browser_of_live_ranks_cores_and_saved_reports(directory, browser):
     with native("threads") as fixture:
         live = page_of(directory, "attach", "--pids", fixture.pid)
         core = os.path.join(directory, "core")
@@ -80,10 +80,9 @@ def case_of_live_ranks_cores_and_saved_reports(directory):
         fixture.check_unharmed()
     status, out, err = run_tool("report", DATA_LOADER, "--format", "html")
     check(status == 0 and err == b"" and out.startswith(b"<!DOCTYPE html>") and out.endswith(b"</html>\n"), "%d %r" % (status, err))
-    with Chromium() as browser:
-        for path in (live, dead):
-            opened(browser, path)
-            check(count_of(browser, "#map [role=option]") == 1 and "thread" in text_of(browser, "#count"), text_of(browser, "body")[:1000])
+    for path in (live, dead):
+        opened(browser, path)
+        check(count_of(browser, "#map [role=option]") == 1 and "thread" in text_of(browser, "#count"), text_of(browser, "body")[:1000])
 
 
 def case_names_are_pseudonyms_unless_asked_for(directory):
@@ -95,74 +94,72 @@ def case_names_are_pseudonyms_unless_asked_for(directory):
             check(('"redacted": true' in page) != shown, "%r: what the page says of it" % (options,))
 
 
-def case_verdict_tree_and_details(directory):
+def in_browser_verdict_tree_and_details(directory, browser):
     path = page_of(directory, "report", DATA_LOADER, "--no-redact")
-    with Chromium() as browser:
-        opened(browser, path)
-        check(text_of(browser, "#verdict h1").startswith("CULPRIT rank 1 is in its data pipeline"), text_of(browser, "#verdict"))
-        check(count_of(browser, "#verdict .chain li") >= 3, text_of(browser, "#verdict"))
-        check(browser.run("document.title").startswith("culprit: rank 1"), browser.run("document.title"))
-        check(count_of(browser, "#map [role=option]") == 4 and count_of(browser, "#map .suspect") == 1, "the map")
-        # The branches: all ranks, then rank 1, the suspect, then the others.
-        branches = browser.run("[...document.querySelectorAll('#view .branch > .head .ranks')].map(e => e.textContent)")
-        check(branches[:3] == ["0-3", "1", "0,2-3"], "%r" % branches)
-        check("ShardDataset.read_shard" in text_of(browser, "#view") and "blocked in read" in text_of(browser, "#view"), text_of(browser, "#view"))
-        # A click on the arrow closes a branch, and opens it again; the frames of a run that is folded appear on a click.
-        browser.click("#view .branch .arrow")
-        check(browser.run("document.querySelector('#view .branch').getAttribute('aria-expanded')") == "false" and "read_shard" not in text_of(browser, "#view"), "it is not closed")
-        browser.click("#view .branch .arrow")
-        check("read_shard" in text_of(browser, "#view"), "it is not open again")
-        before = count_of(browser, "#view .frame")
-        browser.click("#view .fold")
-        check(count_of(browser, "#view .frame") > before + 1, "no frames have appeared")
-        # Details of a branch, of a rank on the map, and of a thread.
-        browser.click("#view .branch .branch > .head .ranks")
-        check(text_of(browser, "#detail h2").startswith("1 rank"), text_of(browser, "#detail"))
-        check("_Py_read" in text_of(browser, "#detail .stack"), text_of(browser, "#detail"))
-        browser.click("#map .suspect")
-        check(text_of(browser, "#detail h2").startswith("rank 1"), text_of(browser, "#detail h2"))
-        check(count_of(browser, "#detail details.thread") == 13, "the threads of rank 1")
-        browser.click("#detail details.thread:nth-of-type(2) summary")
-        wait_until(lambda: count_of(browser, "#detail details.thread:nth-of-type(2) .frame") > 2, "the stack of a thread that was opened")
-        check_quiet(browser, path)
+    opened(browser, path)
+    check(text_of(browser, "#verdict h1").startswith("CULPRIT rank 1 is in its data pipeline"), text_of(browser, "#verdict"))
+    check(count_of(browser, "#verdict .chain li") >= 3, text_of(browser, "#verdict"))
+    check(browser.run("document.title").startswith("culprit: rank 1"), browser.run("document.title"))
+    check(count_of(browser, "#map [role=option]") == 4 and count_of(browser, "#map .suspect") == 1, "the map")
+    # The branches: all ranks, then rank 1, the suspect, then the others.
+    branches = browser.run("[...document.querySelectorAll('#view .branch > .head .ranks')].map(e => e.textContent)")
+    check(branches[:3] == ["0-3", "1", "0,2-3"], "%r" % branches)
+    check("ShardDataset.read_shard" in text_of(browser, "#view") and "blocked in read" in text_of(browser, "#view"), text_of(browser, "#view"))
+    # A click on the arrow closes a branch, and opens it again; the frames of a run that is folded appear on a click.
+    browser.click("#view .branch .arrow")
+    check(browser.run("document.querySelector('#view .branch').getAttribute('aria-expanded')") == "false" and "read_shard" not in text_of(browser, "#view"), "it is not closed")
+    browser.click("#view .branch .arrow")
+    check("read_shard" in text_of(browser, "#view"), "it is not open again")
+    before = count_of(browser, "#view .frame")
+    browser.click("#view .fold")
+    check(count_of(browser, "#view .frame") > before + 1, "no frames have appeared")
+    # Details of a branch, of a rank on the map, and of a thread.
+    browser.click("#view .branch .branch > .head .ranks")
+    check(text_of(browser, "#detail h2").startswith("1 rank"), text_of(browser, "#detail"))
+    check("_Py_read" in text_of(browser, "#detail .stack"), text_of(browser, "#detail"))
+    browser.click("#map .suspect")
+    check(text_of(browser, "#detail h2").startswith("rank 1"), text_of(browser, "#detail h2"))
+    check(count_of(browser, "#detail details.thread") == 13, "the threads of rank 1")
+    browser.click("#detail details.thread:nth-of-type(2) summary")
+    wait_until(lambda: count_of(browser, "#detail details.thread:nth-of-type(2) .frame") > 2, "the stack of a thread that was opened")
+    check_quiet(browser, path)
 
 
-def case_search_and_filters(directory):
+def in_browser_search_and_filters(directory, browser):
     path = page_of(directory, "report", DATA_LOADER, "--no-redact")
-    with Chromium() as browser:
-        opened(browser, path)
-        check(text_of(browser, "#count").startswith("53 of 53 threads, 4 of 4"), text_of(browser, "#count"))
-        search(browser, "READ_shard")
-        check(text_of(browser, "#count").startswith("1 of 53 threads, 1 of 4"), text_of(browser, "#count"))
-        check("read_shard" in browser.run("[...document.querySelectorAll('#view mark')].map(e => e.textContent)"), "nothing is marked")
-        check(count_of(browser, "#map .dim") == 3, "the map shows others")
-        search(browser, "no such function anywhere")
-        check(text_of(browser, "#count").startswith("0 of 53") and "No thread passes" in text_of(browser, "#view"), text_of(browser, "#view"))
-        search(browser, "")
-        choose(browser, "role", "autograd")
-        check(text_of(browser, "#count").startswith("16 of 53 threads, 4 of 4"), text_of(browser, "#count"))
-        choose(browser, "ranks", "0,2-3")
-        check(text_of(browser, "#count").startswith("12 of 53 threads, 3 of 4"), text_of(browser, "#count"))
-        choose(browser, "role", "")
-        choose(browser, "state", "R")
-        check(text_of(browser, "#count").startswith("3 of 53 threads, 3 of 4"), text_of(browser, "#count"))
-        # What is chosen is in the address, and comes back with it.
-        fragment = browser.run("location.hash")
-        opened(browser, path, fragment)
-        check(text_of(browser, "#count").startswith("3 of 53 threads, 3 of 4"), "%s: %s" % (fragment, text_of(browser, "#count")))
-        browser.click("#clear")
-        check(text_of(browser, "#count").startswith("53 of 53") and browser.run("location.hash") == "", browser.run("location.hash"))
-        # A link within the page (a changed address) leads to what it says, and so does the one without anything.
-        browser.run("location.hash = '#view=ranks&role=autograd&rank=2'; 0")
-        wait_until(lambda: (text_of(browser, "#detail h2") or "").startswith("rank 2"), "the address to take effect")
-        check(count_of(browser, "#view [role=grid]") == 1 and text_of(browser, "#count").startswith("16 of 53"), text_of(browser, "#count"))
-        browser.run("location.hash = ''; 0")
-        wait_until(lambda: browser.run("document.getElementById('detail').hidden") and count_of(browser, "#view [role=tree]") == 1, "the empty address to take effect")
-        # A host is a filter where there are several.
-        check(browser.run("document.getElementById('filter-host').parentElement.hidden"), "one host is a choice of none")
+    opened(browser, path)
+    check(text_of(browser, "#count").startswith("53 of 53 threads, 4 of 4"), text_of(browser, "#count"))
+    search(browser, "READ_shard")
+    check(text_of(browser, "#count").startswith("1 of 53 threads, 1 of 4"), text_of(browser, "#count"))
+    check("read_shard" in browser.run("[...document.querySelectorAll('#view mark')].map(e => e.textContent)"), "nothing is marked")
+    check(count_of(browser, "#map .dim") == 3, "the map shows others")
+    search(browser, "no such function anywhere")
+    check(text_of(browser, "#count").startswith("0 of 53") and "No thread passes" in text_of(browser, "#view"), text_of(browser, "#view"))
+    search(browser, "")
+    choose(browser, "role", "autograd")
+    check(text_of(browser, "#count").startswith("16 of 53 threads, 4 of 4"), text_of(browser, "#count"))
+    choose(browser, "ranks", "0,2-3")
+    check(text_of(browser, "#count").startswith("12 of 53 threads, 3 of 4"), text_of(browser, "#count"))
+    choose(browser, "role", "")
+    choose(browser, "state", "R")
+    check(text_of(browser, "#count").startswith("3 of 53 threads, 3 of 4"), text_of(browser, "#count"))
+    # What is chosen is in the address, and comes back with it.
+    fragment = browser.run("location.hash")
+    opened(browser, path, fragment)
+    check(text_of(browser, "#count").startswith("3 of 53 threads, 3 of 4"), "%s: %s" % (fragment, text_of(browser, "#count")))
+    browser.click("#clear")
+    check(text_of(browser, "#count").startswith("53 of 53") and browser.run("location.hash") == "", browser.run("location.hash"))
+    # A link within the page (a changed address) leads to what it says, and so does the one without anything.
+    browser.run("location.hash = '#view=ranks&role=autograd&rank=2'; 0")
+    wait_until(lambda: (text_of(browser, "#detail h2") or "").startswith("rank 2"), "the address to take effect")
+    check(count_of(browser, "#view [role=grid]") == 1 and text_of(browser, "#count").startswith("16 of 53"), text_of(browser, "#count"))
+    browser.run("location.hash = ''; 0")
+    wait_until(lambda: browser.run("document.getElementById('detail').hidden") and count_of(browser, "#view [role=tree]") == 1, "the empty address to take effect")
+    # A host is a filter where there are several.
+    check(browser.run("document.getElementById('filter-host').parentElement.hidden"), "one host is a choice of none")
 
 
-def case_two_hosts_can_be_told_apart(directory):
+def in_browser_two_hosts_can_be_told_apart(directory, browser):
     with gzip.open(DATA_LOADER) as stream:
         report = json.load(stream)
     for rank in report["ranks"][2:]:
@@ -171,13 +168,12 @@ def case_two_hosts_can_be_told_apart(directory):
     with open(saved, "w", encoding="utf-8") as stream:
         json.dump(report, stream)
     path = page_of(directory, "report", saved, "--no-redact")
-    with Chromium() as browser:
-        opened(browser, path)
-        choose(browser, "host", "node-b")
-        check(text_of(browser, "#count").startswith("26 of 53 threads, 2 of 4"), text_of(browser, "#count"))
+    opened(browser, path)
+    choose(browser, "host", "node-b")
+    check(text_of(browser, "#count").startswith("26 of 53 threads, 2 of 4"), text_of(browser, "#count"))
 
 
-def case_differences_between_ranks(directory):
+def in_browser_differences_between_ranks(directory, browser):
     with gzip.open(DATA_LOADER) as stream:
         report = json.load(stream)
     for rank in report["ranks"]:
@@ -187,97 +183,93 @@ def case_differences_between_ranks(directory):
     with open(saved, "w", encoding="utf-8") as stream:
         json.dump(report, stream)
     path = page_of(directory, "report", saved, "--no-redact")
-    with Chromium() as browser:
-        opened(browser, path)
-        check("differs: NCCL 2.27.3 on rank 2" in text_of(browser, "#verdict"), text_of(browser, "#verdict"))
-        browser.click("#tab-differences")
-        shown = text_of(browser, "#view")
-        check("concerns communication" in shown and "0-1,3: 2.28.9" in shown, shown)
-        browser.click("#view .list .link")
-        check(text_of(browser, "#detail h2").startswith("rank 2"), text_of(browser, "#detail"))
-        check_quiet(browser, path)
+    opened(browser, path)
+    check("differs: NCCL 2.27.3 on rank 2" in text_of(browser, "#verdict"), text_of(browser, "#verdict"))
+    browser.click("#tab-differences")
+    shown = text_of(browser, "#view")
+    check("concerns communication" in shown and "0-1,3: 2.28.9" in shown, shown)
+    browser.click("#view .list .link")
+    check(text_of(browser, "#detail h2").startswith("rank 2"), text_of(browser, "#detail"))
+    check_quiet(browser, path)
 
 
-def case_every_view_by_keys(directory):
+def in_browser_every_view_by_keys(directory, browser):
     path = page_of(directory, "report", os.path.join(FIXTURES, "gpu_jobs", "loader-workers-with-gpus.json.gz"), "--no-redact")
-    with Chromium() as browser:
-        opened(browser, path)
-        expected = {"1": "Main threads", "2": "all threads", "3": "rank 1 in loader", "4": "What it does", "5": "Where", "6": "NVIDIA H200", "7": "CUDA debugger API", "8": "How the report was taken"}
-        for key, words in expected.items():
-            browser.key(key)
-            check(words in browser.run("document.getElementById('view').textContent"), "view %s lacks %r: %s" % (key, words, text_of(browser, "#view")[:500]))
-        check(browser.run("document.querySelector('[role=tab][aria-selected=true]').textContent") == "About", "the last tab is not chosen")
-        browser.key("/")
-        check(browser.run("document.activeElement.id") == "search", "/ does not lead to the search")
-        browser.key("1")   # a letter of the search now
-        check(browser.run("document.getElementById('search').value") == "1", "the search has no letter")
-        browser.key("Escape")
-        browser.key("x")
-        check(browser.run("document.getElementById('search').value") == "", "x does not clear")
-        browser.key("?")
-        check(browser.run("document.getElementById('help').open"), "no help")
-        browser.key("Escape")
-        check(not browser.run("document.getElementById('help').open"), "the help stays")
-        check_quiet(browser, path)
+    opened(browser, path)
+    expected = {"1": "Main threads", "2": "all threads", "3": "rank 1 in loader", "4": "What it does", "5": "Where", "6": "NVIDIA H200", "7": "CUDA debugger API", "8": "How the report was taken"}
+    for key, words in expected.items():
+        browser.key(key)
+        check(words in browser.run("document.getElementById('view').textContent"), "view %s lacks %r: %s" % (key, words, text_of(browser, "#view")[:500]))
+    check(browser.run("document.querySelector('[role=tab][aria-selected=true]').textContent") == "About", "the last tab is not chosen")
+    browser.key("/")
+    check(browser.run("document.activeElement.id") == "search", "/ does not lead to the search")
+    browser.key("1")   # a letter of the search now
+    check(browser.run("document.getElementById('search').value") == "1", "the search has no letter")
+    browser.key("Escape")
+    browser.key("x")
+    check(browser.run("document.getElementById('search').value") == "", "x does not clear")
+    browser.key("?")
+    check(browser.run("document.getElementById('help').open"), "no help")
+    browser.key("Escape")
+    check(not browser.run("document.getElementById('help').open"), "the help stays")
+    check_quiet(browser, path)
 
 
-def case_the_tree_flame_graph_and_lists_by_keys(directory):
+def in_browser_the_tree_flame_graph_and_lists_by_keys(directory, browser):
     path = page_of(directory, "report", DATA_LOADER, "--no-redact")
     focus = "document.activeElement.getAttribute('aria-label')"
-    with Chromium() as browser:
-        opened(browser, path)
-        browser.run("document.querySelector('#view [role=treeitem]').focus()")
-        check(browser.run(focus).startswith("Main threads"), browser.run(focus))
-        browser.key("ArrowDown")
-        check(browser.run(focus).startswith("0-3 (4 ranks)"), browser.run(focus))
-        browser.key("ArrowLeft")
-        check(browser.run("document.activeElement.getAttribute('aria-expanded')") == "false", "not closed")
-        browser.key("ArrowRight")
-        browser.key("ArrowRight")
-        check(browser.run(focus).startswith("1 (1 rank), odd, suspect"), browser.run(focus))
-        browser.key("Enter")
-        check(text_of(browser, "#detail h2").startswith("1 rank"), text_of(browser, "#detail"))
-        browser.key("Escape")
-        check(browser.run("document.getElementById('detail').hidden"), "the details stay")
-        browser.key("e")
-        check(count_of(browser, "#view [aria-expanded=false]") == 0, "not all is open")
-        browser.key("c")
-        check(count_of(browser, "#view [aria-expanded=true]") == 0, "not all is closed")
-        browser.key("2")
-        browser.run("document.querySelector('#view [tabindex=\"0\"]').focus()")
-        check(browser.run(focus).startswith("main, 4 threads"), browser.run(focus))
-        browser.key("ArrowDown")
-        check(browser.run(focus).startswith("<module>, 4 threads"), browser.run(focus))
-        browser.key("ArrowUp")
-        browser.key("ArrowUp")
-        browser.key("Enter")
-        check(browser.run(focus).startswith("all threads, 53 threads"), browser.run(focus))
-        check("nccl-watchdog" in text_of(browser, "#view .flame"), "the roles are not in it")
-        browser.key("5")
-        browser.run("document.querySelector('#view [role=grid]').focus()")
-        browser.key("End")
-        check(browser.run("document.querySelector('#view [aria-selected=true]').getAttribute('aria-rowindex')") == "54", "not at the end")
-        browser.key("Enter")
-        check("rank 3" in text_of(browser, "#detail"), text_of(browser, "#detail"))
-        browser.run("[...document.querySelectorAll('#view .sort')].find(b => b.textContent === 'Role').click()")
-        check(browser.run("document.querySelector('#view .rows .row').children[3].textContent") == "main", "not sorted by role")
-        check_quiet(browser, path)
+    opened(browser, path)
+    browser.run("document.querySelector('#view [role=treeitem]').focus()")
+    check(browser.run(focus).startswith("Main threads"), browser.run(focus))
+    browser.key("ArrowDown")
+    check(browser.run(focus).startswith("0-3 (4 ranks)"), browser.run(focus))
+    browser.key("ArrowLeft")
+    check(browser.run("document.activeElement.getAttribute('aria-expanded')") == "false", "not closed")
+    browser.key("ArrowRight")
+    browser.key("ArrowRight")
+    check(browser.run(focus).startswith("1 (1 rank), odd, suspect"), browser.run(focus))
+    browser.key("Enter")
+    check(text_of(browser, "#detail h2").startswith("1 rank"), text_of(browser, "#detail"))
+    browser.key("Escape")
+    check(browser.run("document.getElementById('detail').hidden"), "the details stay")
+    browser.key("e")
+    check(count_of(browser, "#view [aria-expanded=false]") == 0, "not all is open")
+    browser.key("c")
+    check(count_of(browser, "#view [aria-expanded=true]") == 0, "not all is closed")
+    browser.key("2")
+    browser.run("document.querySelector('#view [tabindex=\"0\"]').focus()")
+    check(browser.run(focus).startswith("main, 4 threads"), browser.run(focus))
+    browser.key("ArrowDown")
+    check(browser.run(focus).startswith("<module>, 4 threads"), browser.run(focus))
+    browser.key("ArrowUp")
+    browser.key("ArrowUp")
+    browser.key("Enter")
+    check(browser.run(focus).startswith("all threads, 53 threads"), browser.run(focus))
+    check("nccl-watchdog" in text_of(browser, "#view .flame"), "the roles are not in it")
+    browser.key("5")
+    browser.run("document.querySelector('#view [role=grid]').focus()")
+    browser.key("End")
+    check(browser.run("document.querySelector('#view [aria-selected=true]').getAttribute('aria-rowindex')") == "54", "not at the end")
+    browser.key("Enter")
+    check("rank 3" in text_of(browser, "#detail"), text_of(browser, "#detail"))
+    browser.run("[...document.querySelectorAll('#view .sort')].find(b => b.textContent === 'Role').click()")
+    check(browser.run("document.querySelector('#view .rows .row').children[3].textContent") == "main", "not sorted by role")
+    check_quiet(browser, path)
 
 
-def case_light_and_dark(directory):
+def in_browser_light_and_dark(directory, browser):
     path = page_of(directory, "report", DATA_LOADER)
     back = "getComputedStyle(document.body).backgroundColor"
-    with Chromium() as browser:
-        browser.media("dark")
-        opened(browser, path)
-        dark = browser.run(back)
-        browser.media("light")
-        wait_until(lambda: browser.run(back) != dark, "the page to be light, as the system is now")
-        light = browser.run(back)
-        browser.click("#theme")
-        check(browser.run(back) == dark, "the button does not change it")
-        browser.key("t")
-        check(browser.run(back) == light, "the key does not change it")
+    browser.media("dark")
+    opened(browser, path)
+    dark = browser.run(back)
+    browser.media("light")
+    wait_until(lambda: browser.run(back) != dark, "the page to be light, as the system is now")
+    light = browser.run(back)
+    browser.click("#theme")
+    check(browser.run(back) == dark, "the button does not change it")
+    browser.key("t")
+    check(browser.run(back) == light, "the key does not change it")
 
 
 def case_saved_reports_as_pages(directory):
@@ -301,86 +293,93 @@ def case_saved_reports_as_pages(directory):
     print("opened %d pages" % len(paths))
 
 
-def case_hostile_names_are_text(directory):
+def in_browser_hostile_names_are_text(directory, browser):
     path = page_of(directory, "report", hostile_report(directory), "--no-redact")
-    with Chromium() as browser:
-        browser.run("0")
-        opened(browser, path)
-        for view in browser.run("available()"):
-            browser.run("chooseView(%s); setAllOpen(document.getElementById('view'), true)" % json.dumps(view))
-            for selector, count in (("script", 2), ("img", 0), ("iframe", 0), ("a", 0), ("meta", 4), ("style", 1)):
-                check(count_of(browser, selector) == count, "%s: %d of <%s>" % (view, count_of(browser, selector), selector))
-        for words in HOSTILE[:2] + HOSTILE[7:8]:
-            check(words.split("\n")[0] in browser.run("JSON.stringify(report.strings)").encode().decode("unicode_escape", "replace") or words in browser.run("report.strings.join(' ')"), "%r is not in the data" % words)
-        browser.run("select({type: 'thread', thread: 0}); chooseView('tree'); setAllOpen(document.getElementById('view'), true)")
-        check("<script>alert(1)</script>" in text_of(browser, "body"), "the name is not shown as it is: %s" % text_of(browser, "body")[:3000])
-        search(browser, "<script>alert")
-        check(count_of(browser, "mark") > 0, "it is not found")
-        check_quiet(browser, path)
+    browser.run("0")
+    opened(browser, path)
+    for view in browser.run("available()"):
+        browser.run("chooseView(%s); setAllOpen(document.getElementById('view'), true)" % json.dumps(view))
+        for selector, count in (("script", 2), ("img", 0), ("iframe", 0), ("a", 0), ("meta", 4), ("style", 1)):
+            check(count_of(browser, selector) == count, "%s: %d of <%s>" % (view, count_of(browser, selector), selector))
+    for words in HOSTILE[:2] + HOSTILE[7:8]:
+        check(words.split("\n")[0] in browser.run("JSON.stringify(report.strings)").encode().decode("unicode_escape", "replace") or words in browser.run("report.strings.join(' ')"), "%r is not in the data" % words)
+    browser.run("select({type: 'thread', thread: 0}); chooseView('tree'); setAllOpen(document.getElementById('view'), true)")
+    check("<script>alert(1)</script>" in text_of(browser, "body"), "the name is not shown as it is: %s" % text_of(browser, "body")[:3000])
+    search(browser, "<script>alert")
+    check(count_of(browser, "mark") > 0, "it is not found")
+    check_quiet(browser, path)
 
 
-def case_the_policy_lets_nothing_else_run_or_load(directory):
+def in_browser_the_policy_lets_nothing_else_run_or_load(directory, browser):
     path = page_of(directory, "report", DATA_LOADER)
-    with Chromium() as browser:
-        opened(browser, path)
-        browser.run("window.broken = []; addEventListener('securitypolicyviolation', e => broken.push(e.effectiveDirective)); 0")
-        browser.run("{ const s = document.createElement('script'); try { s.textContent = 'window.ran = 1'; } catch (e) { window.refused = 1; } document.body.append(s); } 0")
-        browser.run("{ const i = new Image(); i.src = 'http://rankstacks.invalid/x.png'; document.body.append(i); } 0")
-        browser.run("fetch('http://rankstacks.invalid/y').catch(() => 0)")
-        check(browser.run("(() => { try { document.body.innerHTML = '<b>x</b>'; return 'it is HTML'; } catch (e) { return 'refused'; } })()") == "refused", "a text became HTML")
-        check(browser.run("window.ran") is None, "a script has run")
-        browser.run("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
-        broken = browser.run("broken")
-        for directive in ("img-src", "connect-src"):
-            check(directive in broken, "%s is not refused: %r" % (directive, broken))
+    opened(browser, path)
+    browser.run("window.broken = []; addEventListener('securitypolicyviolation', e => broken.push(e.effectiveDirective)); 0")
+    browser.run("{ const s = document.createElement('script'); try { s.textContent = 'window.ran = 1'; } catch (e) { window.refused = 1; } document.body.append(s); } 0")
+    browser.run("{ const i = new Image(); i.src = 'http://rankstacks.invalid/x.png'; document.body.append(i); } 0")
+    browser.run("fetch('http://rankstacks.invalid/y').catch(() => 0)")
+    check(browser.run("(() => { try { document.body.innerHTML = '<b>x</b>'; return 'it is HTML'; } catch (e) { return 'refused'; } })()") == "refused", "a text became HTML")
+    check(browser.run("window.ran") is None, "a script has run")
+    browser.run("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    broken = browser.run("broken")
+    for directive in ("img-src", "connect-src"):
+        check(directive in broken, "%s is not refused: %r" % (directive, broken))
 
 
-def case_without_scripts_the_text_report_is_shown(directory):
+def in_browser_without_scripts_the_text_report_is_shown(directory, browser):
     path = page_of(directory, "report", DATA_LOADER, "--no-redact")
-    with Chromium() as browser:
-        browser.call("Emulation.setScriptExecutionDisabled", value=True)
-        browser.open("file://" + path)
-        document = browser.call("DOM.getDocument", depth=-1)["root"]["nodeId"]
-        shown = browser.call("DOM.getOuterHTML", nodeId=browser.call("DOM.querySelector", nodeId=document, selector="noscript pre")["nodeId"])["outerHTML"]
-        check("CULPRIT: rank 1 is in its data pipeline" in shown and "Main threads: 2 different stacks" in shown, shown)
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open("file://" + path)
+    document = browser.call("DOM.getDocument", depth=-1)["root"]["nodeId"]
+    shown = browser.call("DOM.getOuterHTML", nodeId=browser.call("DOM.querySelector", nodeId=document, selector="noscript pre")["nodeId"])["outerHTML"]
+    check("CULPRIT: rank 1 is in its data pipeline" in shown and "Main threads: 2 different stacks" in shown, shown)
 
 
-def case_on_paper(directory):
+def in_browser_on_paper(directory, browser):
     path = page_of(directory, "report", DATA_LOADER, "--no-redact")
-    with Chromium() as browser:
-        browser.media("dark")
-        opened(browser, path)
-        browser.run("dispatchEvent(new Event('beforeprint')); 0")
-        printed = browser.run("document.getElementById('print').textContent")
-        for words in ("Merged stacks", "ShardDataset.read_shard", "rasThreadMain", "Waits", "for the GPU", "How the report was taken"):
-            check(words in printed, "%r is not printed: %s" % (words, printed[:2000]))
-        browser.run("dispatchEvent(new Event('afterprint')); update()")
-        check(browser.run("document.getElementById('print').textContent") == "" and count_of(browser, "#view [aria-expanded=false]") > 3, "the page is not as it was before")
-        browser.run("dispatchEvent(new Event('beforeprint')); 0")
-        browser.media("dark", "print")
-        check(browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "the paper is not white")
-        check(browser.run("getComputedStyle(document.querySelector('.controls')).display") == "none", "controls are printed")
-        browser.media("light")
-        pdf = base64.b64decode(browser.call("Page.printToPDF")["data"])
-        check(pdf.startswith(b"%PDF") and len(pdf) > 10_000, "%d bytes" % len(pdf))
+    browser.media("dark")
+    opened(browser, path)
+    browser.run("dispatchEvent(new Event('beforeprint')); 0")
+    printed = browser.run("document.getElementById('print').textContent")
+    for words in ("Merged stacks", "ShardDataset.read_shard", "rasThreadMain", "Waits", "for the GPU", "How the report was taken"):
+        check(words in printed, "%r is not printed: %s" % (words, printed[:2000]))
+    browser.run("dispatchEvent(new Event('afterprint')); update()")
+    check(browser.run("document.getElementById('print').textContent") == "" and count_of(browser, "#view [aria-expanded=false]") > 3, "the page is not as it was before")
+    browser.run("dispatchEvent(new Event('beforeprint')); 0")
+    browser.media("dark", "print")
+    check(browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "the paper is not white")
+    check(browser.run("getComputedStyle(document.querySelector('.controls')).display") == "none", "controls are printed")
+    browser.media("light")
+    pdf = base64.b64decode(browser.call("Page.printToPDF")["data"])
+    check(pdf.startswith(b"%PDF") and len(pdf) > 10_000, "%d bytes" % len(pdf))
 
 
-def case_everything_has_an_accessible_name(directory):
+def in_browser_everything_has_an_accessible_name(directory, browser):
     path = page_of(directory, "report", os.path.join(FIXTURES, "gpu_jobs", "loader-workers-with-gpus.json.gz"))
+    opened(browser, path)
+    browser.call("Accessibility.enable")
+    for view in browser.run("available()"):
+        browser.run("chooseView(%s)" % json.dumps(view))
+        nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+        roles = {}
+        for node in nodes:
+            role = node.get("role", {}).get("value")
+            if node.get("ignored") or role not in ("button", "treeitem", "tree", "option", "listbox", "tab", "tablist", "tabpanel", "grid", "textbox", "searchbox", "combobox", "complementary", "region"):
+                continue
+            roles[role] = roles.get(role, 0) + 1
+            check(node.get("name", {}).get("value"), "%s: a %s without a name: %r" % (view, role, node))
+        check({"button", "tab", "tablist", "option", "searchbox", "combobox"} <= set(roles), "%s: %r" % (view, roles))
+
+
+def case_what_a_browser_shows(directory):
+    """All in_browser_NAME(directory, browser), each with a page and a directory of its own, in one browser, whose start takes a second."""
+    attempts = Attempts()
     with Chromium() as browser:
-        opened(browser, path)
-        browser.call("Accessibility.enable")
-        for view in browser.run("available()"):
-            browser.run("chooseView(%s)" % json.dumps(view))
-            nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
-            roles = {}
-            for node in nodes:
-                role = node.get("role", {}).get("value")
-                if node.get("ignored") or role not in ("button", "treeitem", "tree", "option", "listbox", "tab", "tablist", "tabpanel", "grid", "textbox", "searchbox", "combobox", "complementary", "region"):
-                    continue
-                roles[role] = roles.get(role, 0) + 1
-                check(node.get("name", {}).get("value"), "%s: a %s without a name: %r" % (view, role, node))
-            check({"button", "tab", "tablist", "option", "searchbox", "combobox"} <= set(roles), "%s: %r" % (view, roles))
+        for name, part in [(name, part) for name, part in globals().items() if name.startswith("in_browser_")]:
+            place = os.path.join(directory, name)
+            os.mkdir(place)
+            browser.new_page()
+            attempts.make(name, lambda part=part, place=place: part(place, browser))
+    attempts.finish()
 
 
 def many_ranks(path, ranks, threads, all_differ=False):
