@@ -14,7 +14,7 @@ import time
 
 import cases
 from command_line import SOURCE, native
-from processes import DEADLINE, Failure, Fixture, Skip, check, need_torch, run_tool, settle, state_of, task_states, tool, wait_until
+from processes import DEADLINE, Fixture, Skip, check, need_torch, run_tool, settle, state_of, task_states, tool, wait_until
 from truth_python import only_rank
 
 # Calls that the kernel does not restart after a stop, by whatever tracer (signal(7), "Interruption of system calls and library functions by
