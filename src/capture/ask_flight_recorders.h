@@ -13,8 +13,9 @@
 
 namespace rankstacks::capture {
 
-// The longest wait for all dumps together.
-inline constexpr std::chrono::seconds kLongestForDumps{5};
+// The longest wait for all dumps together. The first dump that a rank of torch 2.11 wrote took it 5 to 8 s, most of
+// them for the stacks of its operations.
+inline constexpr std::chrono::seconds kLongestForDumps{20};
 
 // The dumps replace those that the ranks have. A rank that has no such pipe, or that does not answer within `limit` and
 // kLongestForDumps, has a problem that says so.
