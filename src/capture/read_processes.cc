@@ -1,5 +1,6 @@
 #include "capture/read_processes.h"
 
+#include <fmt/format.h>
 #include <memory>
 
 #include "base/memory_limit.h"
@@ -39,6 +40,18 @@ void note_how(RankSnapshot& snapshot, const target::LiveTarget& target) {
   snapshot.threads_stopped = target.threads_stopped();
 }
 
+// The rank as it was before its process was read.
+RankStacks prepared_again(const RankStacks& rank, const target::LiveTarget& target) {
+  RankStacks prepared;
+  prepared.target = target.again();
+  prepared.cxx = rank.cxx;
+  prepared.abort_messages = rank.abort_messages;
+  prepared.problems_before = rank.problems_before;
+  prepared.time_left = rank.time_left;
+  prepared.snapshot = rank.snapshot;
+  return prepared;
+}
+
 }  // namespace
 
 void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits,
@@ -51,7 +64,6 @@ void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyL
   if (!rank.problems_before) rank.problems_before = rank.snapshot.problems;
   const auto captured = target.capture([&] { walk(rank, target, *live.interpreters[i]); }, limits, choice);
   if (!captured) {
-    if (target.holds_copy()) return;  // of a process that has ended since: what was read of it before stays
     note_how(rank.snapshot, target);
     fail_rank(rank, captured.error());
     rank.snapshot.method.reset();
@@ -86,17 +98,43 @@ bool ProcessReader::read_again(LiveRanks& live) {
   std::vector<std::size_t> which;
   for (std::size_t i = 0; i < live.ranks.size(); ++i) {
     const RankStacks& rank = live.ranks[i];
-    if (!rank.target || live.targets[i] == nullptr || live.targets[i]->does_not_answer()) continue;
+    // Where a core is made, all threads were stopped: a further stop tells no more.
+    if (!rank.target || rank.recording || live.targets[i] == nullptr || live.targets[i]->does_not_answer()) continue;
     const auto threads = rank.target->threads();
     bool any = false;
     for (std::size_t t = 0; t < rank.stacks.size(); ++t) {
-      if (rank.stacks[t].end != StackEnd::kRegistersUnknown) continue;
+      // In state D it cannot be stopped.
+      if (rank.stacks[t].end != StackEnd::kRegistersUnknown || threads[t].state == 'D') continue;
       any |= needed_[live.targets[i]->pid()].insert(threads[t].tid).second;
     }
     if (any) which.push_back(i);
   }
   if (which.empty()) return false;
+  std::vector<RankStacks> before(which.size());
+  std::vector<target::LiveTarget*> targets(which.size());
+  for (std::size_t n = 0; n < which.size(); ++n) {
+    RankStacks& rank = live.ranks[which[n]];
+    targets[n] = live.targets[which[n]];
+    before[n] = std::move(rank);
+    rank = prepared_again(before[n], *targets[n]);
+    live.targets[which[n]] = static_cast<target::LiveTarget*>(rank.target.get());
+    targets[n]->forget_copy();  // its stacks have been unwound
+  }
   read_all(live, which);
+  for (std::size_t n = 0; n < which.size(); ++n) {
+    RankStacks& rank = live.ranks[which[n]];
+    const target::LiveTarget* const read = live.targets[which[n]];
+    if (read != nullptr && read->is_same_program(*targets[n])) continue;
+    before[n].snapshot.problems.push_back(
+        {fmt::format("could not be read once more, with a stop of threads: {}",
+                     read != nullptr                  ? "it has executed another program (exec)"
+                     : rank.snapshot.problems.empty() ? "it failed"
+                                                      : rank.snapshot.problems.back().message),
+         std::nullopt});
+    before[n].snapshot.stopped_ms = rank.snapshot.stopped_ms;
+    rank = std::move(before[n]);
+    live.targets[which[n]] = targets[n];
+  }
   unwind_ranks(live.ranks, options_);
   return true;
 }

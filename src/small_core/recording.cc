@@ -149,6 +149,8 @@ void Recording::add_interpreters(std::span<const python::RuntimeCandidate> candi
 void Recording::keep(std::span<const unwind::UnwoundStack> stacks, std::uint64_t most) {
   read_module_headers(target_);
   target_.record_reads(nullptr);
+  kept_.mappings.clear();
+  kept_.pieces.clear();
   if (live_ != nullptr) kept_.notes = notes_of(*live_, auxv_);
   for (const target::Mapping& m : target_.mappings()) kept_.mappings.push_back({m.range, flags_of(m)});
   kept_.stacks = write_stacks(target_.threads(), stacks);

@@ -19,8 +19,11 @@ class EndableCalls {
   // Like ptrace(2). EINTR: the call was ended.
   long ptrace(long request, pid_t tid, void* address, void* data);
 
-  // Called by another thread: ends the call in progress and every following one. It may miss a call that is just about
-  // to begin, so it has to be repeated until the thread has returned.
+  // Calls are made again, even if they were ended before.
+  void begin() { ended_ = false; }
+
+  // Called by another thread: ends the call in progress and every following one until begin(). It may miss a call that
+  // is just about to begin, so it has to be repeated until the thread has returned.
   void end();
   bool ended() const { return ended_; }
 

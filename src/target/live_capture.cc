@@ -1,12 +1,16 @@
 // The part of LiveTarget that stops a process, reads it and lets it go.
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstring>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -19,9 +23,23 @@ namespace rankstacks::target {
 namespace {
 
 constexpr int kUninterruptibleTries = 5;  // one millisecond apart
+constexpr int kReleaseTries = 10'000;     // a tenth of that
 
 // How long a reader may take to notice that it has to stop reading: the kernel copies 4 MiB within milliseconds.
 constexpr std::chrono::milliseconds kReturnTimeout{250};
+
+// Runs this on a thread of its own. A thread that was seized and did not stop in time cannot be detached from: the
+// kernel releases it at the end of the thread of the tool that has seized it, which is after it can be joined.
+void run_and_release(const std::function<void()>& work) {
+  pid_t tid = 0;
+  std::thread([&] {
+    tid = static_cast<pid_t>(syscall(SYS_gettid));
+    work();
+  }).join();
+  const timespec pause{0, 100'000};
+  for (int tries = 0; tries < kReleaseTries && syscall(SYS_tgkill, getpid(), tid, 0) == 0; ++tries)
+    nanosleep(&pause, nullptr);
+}
 
 }  // namespace
 
@@ -79,7 +97,7 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
       thread.problem = has_ended ? "it has ended; the process continues in its other threads" : s.problem;
       continue;
     }
-    ++threads_stopped_;
+    ever_stopped_.insert(s.tid);
     if (auto raw = keeps_raw_threads_ ? stopped.raw(s.tid) : std::nullopt) {
       thread.registers = Registers::from_user_regs(raw->registers);
       raw_threads_.push_back(std::move(*raw));
@@ -147,7 +165,7 @@ void LiveTarget::read_process(LeavableThread& reader) {
 void LiveTarget::report_cuts(bool in_time, std::chrono::steady_clock::duration taken) {
   constexpr double kMiB = 1u << 20;
   const double seconds = std::chrono::duration<double>(taken).count();
-  const char* const ended = threads_stopped_ > 0 ? "it was resumed" : "reading it was given up";
+  const char* const ended = threads_stopped() > 0 ? "it was resumed" : "reading it was given up";
   if (does_not_answer_) {
     cuts_.push_back({fmt::format("its memory does not answer: {} after {:.1f} s in the middle of a read, and what had "
                                  "not been read by then is missing",
@@ -170,6 +188,11 @@ void LiveTarget::report_cuts(bool in_time, std::chrono::steady_clock::duration t
          "left out",
          "if the machine has more memory, allow more with --memory"});
   }
+}
+
+std::size_t LiveTarget::threads_stopped() const {
+  return static_cast<std::size_t>(std::count_if(threads_.begin(), threads_.end(),
+                                                [&](const ThreadInfo& t) { return ever_stopped_.contains(t.tid); }));
 }
 
 // A pid is reused: the start time shows whether this is still the process that was prepared. It may run another program
@@ -216,24 +239,24 @@ void LiveTarget::run_on_copy(const std::function<void()>& walk, std::chrono::ste
 
 Result<void> LiveTarget::capture(const std::function<void()>& walk, const CopyLimits& limits,
                                  const StopChoice& choice) {
-  const auto before = prepared_process_now();
-  if (!before) return fail(before.error());
+  if (const auto now = prepared_process_now(); !now) return fail(now.error());
   read_threads();
-  cuts_.clear();
-  stopped_ms_ = 0;
-  threads_stopped_ = 0;
   // Of a thread that is not stopped, /proc does not tell all registers.
   if (choice.policy != StopPolicy::kAlways && !keeps_raw_threads_) {
-    const auto captured = capture_standing(*before, walk, limits, choice);
+    Result<bool> captured = false;
+    run_and_release([&] { captured = capture_standing(walk, limits, choice); });
     if (!captured) return fail(captured.error());
     if (*captured) return {};
-    threads_stopped_ = 0;
   }
-  return capture_stopped(*before, walk, limits);
+  return capture_stopped(walk, limits);
 }
 
-Result<void> LiveTarget::capture_stopped(const proc::Stat& before, const std::function<void()>& while_stopped,
-                                         const CopyLimits& limits) {
+// Of an attempt to do without a stop of all threads, nothing is used: it may even run another program since.
+Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stopped, const CopyLimits& limits) {
+  const auto before = prepared_process_now();
+  if (!before) return fail(before.error());
+  cuts_.clear();
+  does_not_answer_ = false;
   const std::vector<Tid> cannot_stop = threads_that_cannot_stop();
   drop_copy(limits);  // drops what was read while the process ran: only reads while it is stopped are consistent
   memory_.reserve(usual_copy(threads_.size()) + more_copied_);
@@ -269,23 +292,27 @@ Result<void> LiveTarget::capture_stopped(const proc::Stat& before, const std::fu
   const bool in_time = reader.wait_until(started + limits.longest);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, memory_tid_);
-  stopped_ms_ += stopped->resume();
+  stopped_ms_ = std::max(stopped_ms_, stopped->resume());
   if (stopped->is_unsettled())
     cuts_.push_back({"its threads are created faster than they can be stopped: some kept running, and are not shown",
                      std::nullopt});
-  return end_capture(reader, before, after, {started, in_time, while_stopped, limits.longest});
+  const auto taken = std::chrono::steady_clock::now() - started;
+  end_reading(reader, in_time);
+  return end_capture(*before, after, {taken, in_time, true, while_stopped, limits.longest});
 }
 
-// Afterwards only what was copied can be read.
-Result<void> LiveTarget::end_capture(LeavableThread& reader, const proc::Stat& before,
-                                     const std::optional<proc::Stat>& after, const Reading& reading) {
-  const auto taken = std::chrono::steady_clock::now() - reading.started;
-  // As it can read no more memory, the reader soon ends, unless the kernel does not return from a read.
-  while (!reading.in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout))
+// Afterwards only what was copied can be read, and the reader uses nothing any more. As it can read no more memory, it
+// soon ends, unless the kernel does not return from a read.
+void LiveTarget::end_reading(LeavableThread& reader, bool in_time) {
+  while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout))
     does_not_answer_ = reader.leave_behind();
   if (does_not_answer_) memory_.abandon_read();
   memory_.close();
   stopped_until_.reset();
+}
+
+Result<void> LiveTarget::end_capture(const proc::Stat& before, const std::optional<proc::Stat>& after,
+                                     const Reading& reading) {
   if (!after || !after->same_program(before)) {
     return fail({.code = after ? ErrorCode::kMismatch : ErrorCode::kGone,
                  .subject = subject_,
@@ -293,13 +320,12 @@ Result<void> LiveTarget::end_capture(LeavableThread& reader, const proc::Stat& b
                                : "it has ended while it was looked at",
                  .hint = after ? "look again" : ""});
   }
-  holds_copy_ = true;
-  report_cuts(reading.in_time, taken);
+  report_cuts(reading.in_time, reading.taken);
   if (!modules_fit_) {
     open_new_files();
     make_modules();
   }
-  if (does_not_answer_) run_on_copy(reading.walk, reading.longest);
+  if (does_not_answer_ || !reading.is_walked) run_on_copy(reading.walk, reading.longest);
   return {};
 }
 

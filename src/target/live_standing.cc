@@ -38,6 +38,7 @@ constexpr int kMaxStops = 3;
 constexpr std::chrono::milliseconds kPause{1};
 
 constexpr const char* kRan = "it ran while the process was read, and was not stopped for that";
+constexpr const char* kLate = "the time to read the process was over before it was seen to stand still";
 
 // The same as ran_since(), without waiting for anything: the reader was abandoned.
 std::vector<Tid> moved_since(Pid pid, const SeenThreads& seen) {
@@ -64,7 +65,6 @@ struct LiveTarget::Standing {
   std::unordered_set<Tid> needed = {};                    // that are to be stopped anyway
   std::unordered_set<Tid> movers = {};                    // that have run during an attempt
   std::unordered_map<Tid, Registers> stopped = {};        // those that are stopped
-  std::unordered_set<Tid> ever_stopped = {};              // or have been
   bool walks_in_stop = false;                             // the copy alone did not have all that the walk needs
   std::unordered_map<Tid, std::string> not_stopped = {};  // why not, of those that were to be stopped
   std::unordered_set<Tid> ended = {};                     // those that had ended when they were to be stopped
@@ -72,10 +72,16 @@ struct LiveTarget::Standing {
   bool same_threads = true;                               // whether none was created or ended in it
   std::chrono::system_clock::time_point at = {};          // of its proof
   bool was_read = false;                                  // memory_ has what an attempt has read
-  bool placed = false;                                    // threads_ has the registers of the last attempt
+  bool placed = false;                                    // threads_ has the registers of the last reading
+  bool walked = false;                                    // and `walk` has run on them
   bool is_done = false;                                   // nothing moved, or nothing that can be stopped
-  std::optional<Error> error = {};                        // the process is not what it was
+  bool is_lost = false;                                   // a stop has failed: the process is not what it was
+  std::chrono::steady_clock::time_point begun = {};       // the attempt
 
+  void run_walk() {
+    walk();
+    walked = true;
+  }
   bool may_stop() const { return choice.policy == StopPolicy::kAuto; }
   bool is_stoppable(Tid tid) const { return may_stop() && !not_stopped.contains(tid); }
   // Whether to stop all threads after all: an attempt more would not do, or none has read anything.
@@ -91,12 +97,16 @@ struct LiveTarget::Standing {
     is_done = same_threads &&
               std::none_of(moved.begin(), moved.end(), [&](Tid tid) { return is_stoppable(tid) || !may_stop(); });
   }
-  bool is_time_over() const { return std::chrono::steady_clock::now() >= end; }
+  // Whether there is no time to read once more what was read since the attempt began.
+  bool is_time_over() const {
+    const auto now = std::chrono::steady_clock::now();
+    return now + (now - begun) >= end;
+  }
 };
 
 // By the tracer, while the reader waits.
 void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Standing& standing) {
-  if (auto stopped = held.stop_also(start_ticks_, tids); !stopped) standing.error = stopped.error();
+  if (!held.stop_also(start_ticks_, tids)) standing.is_lost = true;
   for (const StoppedProcess::Thread& thread : held.threads()) {
     if (standing.stopped.contains(thread.tid)) continue;
     // The main thread remains part of the process when it has ended.
@@ -105,7 +115,7 @@ void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Stand
       continue;
     }
     const auto registers = thread.stopped ? held.registers(thread.tid) : Result<Registers>(Registers());
-    if (thread.stopped) standing.ever_stopped.insert(thread.tid);
+    if (thread.stopped) ever_stopped_.insert(thread.tid);
     if (thread.stopped && registers) standing.stopped.emplace(thread.tid, *registers);
     else standing.not_stopped[thread.tid] = thread.stopped ? registers.error().what : thread.problem;
   }
@@ -118,6 +128,8 @@ std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
     if (standing.stopped.contains(thread.tid) || !standing.is_stoppable(thread.tid)) continue;
     const auto info =
         std::find_if(threads_.begin(), threads_.end(), [&](const auto& t) { return t.tid == thread.tid; });
+    // A stop does not reach it.
+    if (info != threads_.end() && info->state == 'D' && thread.registers) continue;
     // Of a thread that a signal has stopped, /proc does not tell whether the call that it names is over.
     const bool by_signal = info != threads_.end() && info->state == 'T';
     if (!thread.registers || by_signal || standing.needed.contains(thread.tid)) wanted.push_back(thread.tid);
@@ -193,16 +205,17 @@ void LiveTarget::compare(LeavableThread& reader, Standing& standing) {
 // In the place of a thread that has ended meanwhile there may be a new one, which nobody has listed.
 bool LiveTarget::read_stopped(LeavableThread& reader, Standing& standing, std::vector<Tid> wanted) {
   for (int stops = 0; !wanted.empty() && stops < kMaxStops; ++stops) {
-    if (!standing.requests.ask(wanted) || standing.error) return false;
+    standing.is_done = standing.placed = standing.walked = false;
     hurry();  // threads are held from now on
+    if (standing.is_time_over() || !standing.requests.ask(wanted) || standing.is_lost) return false;
     count_threads(reader, standing);
-    standing.is_done = false;
     if (!standing.same_threads) break;
     standing.at = std::chrono::system_clock::now();
     if (!memory_.refresh()) return false;
     place_standing(reader, standing);
+    standing.placed = true;
     read_process(reader);
-    if (standing.walks_in_stop) standing.walk();
+    if (standing.walks_in_stop) standing.run_walk();
     compare(reader, standing);
     if (!standing.same_threads) break;
     wanted.clear();
@@ -213,7 +226,7 @@ bool LiveTarget::read_stopped(LeavableThread& reader, Standing& standing, std::v
   if (!standing.requests.release()) return false;
   hurry_no_more();
   if (standing.is_done && !standing.walks_in_stop) {
-    standing.walk();
+    standing.run_walk();
     standing.walks_in_stop = memory_.has_missed();
     standing.is_done = !standing.walks_in_stop;
   }
@@ -237,7 +250,7 @@ bool LiveTarget::read_once(LeavableThread& reader, Standing& standing, bool may_
   place_standing(reader, standing);
   standing.placed = true;
   read_process(reader);
-  standing.walk();
+  standing.run_walk();
   standing.was_read = true;
   compare(reader, standing);
   std::vector<Tid> wanted = threads_to_stop(standing);
@@ -265,11 +278,10 @@ void LiveTarget::read_threads_again(const Standing& standing) {
 
 // On the reader's thread.
 void LiveTarget::read_standing(LeavableThread& reader, Standing& standing) {
-  for (int attempt = 0; attempt < kMaxAttempts && !standing.is_time_over(); ++attempt) {
-    if (attempt > 0) {
-      standing.placed = false;
-      read_threads_again(standing);
-    }
+  for (int attempt = 0; attempt < kMaxAttempts && (attempt == 0 || !standing.is_time_over()); ++attempt) {
+    standing.begun = std::chrono::steady_clock::now();
+    standing.placed = standing.walked = standing.is_done = false;
+    if (attempt > 0) read_threads_again(standing);
     if (!read_once(reader, standing, attempt == 0)) break;
     std::this_thread::sleep_for(kPause);
   }
@@ -285,9 +297,9 @@ void LiveTarget::drop_moved(const Standing& standing) {
     if (has_ended(thread)) continue;
     ++dropped;
     thread.registers.reset();
-    thread.problem = why != standing.not_stopped.end() ? why->second : kRan;
+    thread.problem = why != standing.not_stopped.end() ? why->second : standing.placed ? kRan : kLate;
   }
-  if (dropped > 0 || !standing.same_threads)
+  if (standing.placed && (dropped > 0 || !standing.same_threads))
     cuts_.push_back(
         {fmt::format("{} while it was read: what is shown of its memory, Python's frames and locks among "
                      "it, may be of more than one moment",
@@ -296,8 +308,11 @@ void LiveTarget::drop_moved(const Standing& standing) {
          standing.may_stop() ? std::nullopt : std::optional<std::string>("--stop auto stops those threads alone")});
 }
 
-Result<bool> LiveTarget::capture_standing(const proc::Stat& before, const std::function<void()>& walk,
-                                          const CopyLimits& limits, const StopChoice& choice) {
+// False: all threads have to be stopped, for a reading from the beginning.
+Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, const CopyLimits& limits,
+                                          const StopChoice& choice) {
+  const proc::Stat before = program_;
+  cuts_.clear();
   const auto started = std::chrono::steady_clock::now();
   Standing standing{.walk = walk, .choice = choice, .end = started + limits.longest};
   standing.needed.insert(choice.needed.begin(), choice.needed.end());
@@ -311,7 +326,7 @@ Result<bool> LiveTarget::capture_standing(const proc::Stat& before, const std::f
   reader.start([&] { read_standing(reader, standing); });
   while (const auto request = standing.requests.next(standing.end)) {
     if (request->release && held) {
-      stopped_ms_ += held->resume();
+      stopped_ms_ = std::max(stopped_ms_, held->resume());
       held.reset();
     } else if (!request->release) {
       if (!held) held.emplace(pid_);
@@ -322,33 +337,22 @@ Result<bool> LiveTarget::capture_standing(const proc::Stat& before, const std::f
   const bool in_time = reader.wait_until(standing.end);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, memory_tid_);
-  if (held) stopped_ms_ += held->resume();
-  threads_stopped_ = standing.ever_stopped.size();
-  const auto no_more = [this] {
-    memory_.close();
-    stopped_until_.reset();
-  };
-  if (in_time && standing.error) {
-    no_more();
-    return fail(*standing.error);
-  }
-  if (in_time && standing.is_to_be_stopped(threads_)) {
-    no_more();
+  if (held) stopped_ms_ = std::max(stopped_ms_, held->resume());
+  const auto taken = std::chrono::steady_clock::now() - started;
+  end_reading(reader, in_time);
+  // What was read by then of threads that have not run since the attempt began is theirs.
+  if (!in_time && !standing.is_done && standing.placed) standing.note_moved(moved_since(pid_, standing.seen));
+  if (standing.is_to_be_stopped(threads_) || (standing.may_stop() && after && !after->same_program(before))) {
     read_threads_again(standing);
     return false;
   }
-  if (in_time && standing.seen.refused != 0) {
-    no_more();
-    return fail(attach_error(pid_, standing.seen.refused));
-  }
-  auto ended = end_capture(reader, before, after, {started, in_time, walk, limits.longest});
+  if (in_time && standing.seen.refused != 0) return fail(attach_error(pid_, standing.seen.refused));
+  auto ended = end_capture(before, after, {taken, in_time, standing.walked, walk, limits.longest});
   if (!ended) return fail(ended.error());
-  // What was read by then of threads that have not run since the attempt began is theirs.
-  if (!in_time && !standing.is_done && standing.placed) standing.note_moved(moved_since(pid_, standing.seen));
   captured_at_ = standing.placed ? standing.at : std::chrono::system_clock::now();
-  method_ = threads_stopped_ == 0                 ? ReadMethod::kWithoutStop
-            : threads_stopped_ == threads_.size() ? ReadMethod::kStopped
-                                                  : ReadMethod::kPartlyStopped;
+  method_ = ever_stopped_.empty()                  ? ReadMethod::kWithoutStop
+            : threads_stopped() == threads_.size() ? ReadMethod::kStopped
+                                                   : ReadMethod::kPartlyStopped;
   drop_moved(standing);
   return true;
 }

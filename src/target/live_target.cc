@@ -82,6 +82,24 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
   return target;
 }
 
+std::unique_ptr<LiveTarget> LiveTarget::again() const {
+  std::unique_ptr<LiveTarget> target(new LiveTarget(pid_, images_));
+  target->memory_tid_ = memory_tid_;
+  target->executable_ = executable_;
+  target->command_ = command_;
+  target->start_ticks_ = start_ticks_;
+  target->program_ = program_;
+  target->mappings_ = mappings_;
+  target->files_ = files_;
+  target->silent_files_ = silent_files_;
+  target->modules_ = modules_;
+  target->modules_fit_ = modules_fit_;
+  target->problems_ = problems_;
+  target->stopped_ms_ = stopped_ms_;
+  target->ever_stopped_ = ever_stopped_;
+  return target;
+}
+
 Result<void> LiveTarget::read_mappings() {
   const auto text = proc::read_file(task_dir() + "/maps");
   if (!text) return fail(attach_error(pid_, text.error().os_errno));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/deadline.h"
@@ -73,15 +74,17 @@ class LiveTarget final : public Target {
   // What the limits of the capture cut off; if there is any, the rank is partial.
   const std::vector<Problem>& cuts() const { return cuts_; }
 
+  // Another target of the process, of the state before capture(), for a reading that may fail: this one keeps what it
+  // has read. It continues the count of stops.
+  std::unique_ptr<LiveTarget> again() const;
+  bool is_same_program(const LiveTarget& other) const { return program_.same_program(other.program_); }
+
   const std::string& subject() const override { return subject_; }
   std::span<const ThreadInfo> threads() const override { return threads_; }
   std::span<const Mapping> mappings() const override { return mappings_; }
   const ModuleMap& modules() const override { return modules_; }
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override;
   void prefetch(std::span<const Range> ranges) const noexcept override;
-
-  // Whether what the last successful capture has copied is still there. A capture that fails early leaves it alone.
-  bool holds_copy() const { return holds_copy_; }
 
   // Frees the copy; threads, registers and modules stay. For a target whose stacks have been unwound.
   void forget_copy() { drop_copy({}); }
@@ -93,10 +96,10 @@ class LiveTarget final : public Target {
   const std::vector<Problem>& problems() const { return problems_; }
   // Memory that may not be read, and files that do not answer.
   std::vector<Problem> damage() const override;
-  // How it was captured, for how long threads were stopped for that, and how many.
+  // How it was captured; the longest stop of all that this took; how many of its threads were stopped in any of them.
   ReadMethod method() const { return method_; }
   double stopped_ms() const { return stopped_ms_; }
-  std::size_t threads_stopped() const { return threads_stopped_; }
+  std::size_t threads_stopped() const;
   std::chrono::system_clock::time_point captured_at() const { return captured_at_; }
 
  private:
@@ -112,28 +115,25 @@ class LiveTarget final : public Target {
   bool mappings_fit() const;
   // capture(), in parts. Errors: it has ended, or is another process of the same number.
   Result<proc::Stat> prepared_process_now();
-  void drop_copy(const CopyLimits& limits) {
-    holds_copy_ = false;
-    memory_.clear(limits);
-  }
-  Result<void> capture_stopped(const proc::Stat& before, const std::function<void()>& walk, const CopyLimits& limits);
+  void drop_copy(const CopyLimits& limits) { memory_.clear(limits); }
+  Result<void> capture_stopped(const std::function<void()>& walk, const CopyLimits& limits);
   std::vector<Tid> threads_that_cannot_stop();
   void read_stopped_process(LeavableThread& reader);
   void read_process(LeavableThread& reader);
   struct Reading {
-    std::chrono::steady_clock::time_point started;
+    std::chrono::steady_clock::duration taken;
     bool in_time;
+    bool is_walked;  // `walk` has run on the threads as they are now
     const std::function<void()>& walk;
     std::chrono::steady_clock::duration longest;
   };
-  Result<void> end_capture(LeavableThread& reader, const proc::Stat& before, const std::optional<proc::Stat>& after,
-                           const Reading& reading);
+  void end_reading(LeavableThread& reader, bool in_time);
+  Result<void> end_capture(const proc::Stat& before, const std::optional<proc::Stat>& after, const Reading& reading);
   void run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest);
   void report_cuts(bool in_time, std::chrono::steady_clock::duration taken);
   // The same without stopping all threads (live_standing.cc).
   struct Standing;
-  Result<bool> capture_standing(const proc::Stat& before, const std::function<void()>& walk, const CopyLimits& limits,
-                                const StopChoice& choice);
+  Result<bool> capture_standing(const std::function<void()>& walk, const CopyLimits& limits, const StopChoice& choice);
   void read_standing(LeavableThread& reader, Standing& standing);
   void read_threads_again(const Standing& standing);
   bool read_once(LeavableThread& reader, Standing& standing, bool may_wait);
@@ -181,9 +181,8 @@ class LiveTarget final : public Target {
   std::optional<Deadline> stopped_until_;
   mutable CopiedMemory memory_;
   ReadMethod method_ = ReadMethod::kStopped;
-  bool holds_copy_ = false;
   double stopped_ms_ = 0;
-  std::size_t threads_stopped_ = 0;
+  std::unordered_set<Tid> ever_stopped_;
   std::chrono::system_clock::time_point captured_at_{};
 };
 

@@ -26,7 +26,7 @@ void reap_if_ended(Tid tid) {
 }  // namespace
 
 // The process's own number is watched from the start: a thread that executes a program gets that number.
-StopWatcher::StopWatcher(Pid pid, Clock::time_point end) : end_(end), seized_{pid}, thread_([this] { watch(); }) {}
+StopWatcher::StopWatcher(Pid pid) : seized_{pid}, thread_([this] { watch(); }) {}
 
 StopWatcher::~StopWatcher() {
   {
@@ -45,16 +45,22 @@ long StopWatcher::seize(Tid tid) {
   return calls_.ptrace(PTRACE_SEIZE, tid, nullptr, nullptr);
 }
 
+void StopWatcher::seizes_until(Clock::time_point end) {
+  const std::lock_guard lock(mutex_);
+  end_ = end;
+  calls_.begin();
+}
+
 void StopWatcher::is_seized() {
   const std::lock_guard lock(mutex_);
-  seizes_ = false;
+  end_ = Clock::time_point::max();
 }
 
 void StopWatcher::watch() {
   hurry();  // otherwise, on a busy machine, the stopping thread would wait for this one while that holds the mutex
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kPause, [this] { return quits_; })) {
-    if (seizes_ && Clock::now() >= end_) calls_.end();
+    if (Clock::now() >= end_) calls_.end();
     // Works on a copy with the lock released: a process may have tens of thousands of threads.
     const std::vector<Tid> seized = seized_;
     lock.unlock();

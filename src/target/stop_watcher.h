@@ -23,27 +23,29 @@ class StopWatcher {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Created by the thread that stops the process. Ends the calls of that thread once `end` has passed.
-  StopWatcher(Pid pid, Clock::time_point end);
+  explicit StopWatcher(Pid pid);  // created by the thread that stops the process
   ~StopWatcher();
   StopWatcher(const StopWatcher&) = delete;
   StopWatcher& operator=(const StopWatcher&) = delete;
 
+  // From now on, until is_seized(), the calls of that thread are ended once `end` has passed.
+  void seizes_until(Clock::time_point end);
+
   // PTRACE_SEIZE; a thread that it seizes is watched from then on. EINTR: it took too long.
   long seize(Tid tid);
 
-  // Nothing more will be seized: from now on calls are not ended.
+  // Calls are not ended any more.
   void is_seized();
 
  private:
   void watch();
 
   EndableCalls calls_;
-  Clock::time_point end_;
+  Clock::time_point end_ = Clock::time_point::max();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Tid> seized_;
-  bool seizes_ = true, quits_ = false;
+  bool quits_ = false;
   std::thread thread_;
 };
 

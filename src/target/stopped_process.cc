@@ -45,8 +45,7 @@ void pause_for(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-StoppedProcess::StoppedProcess(Pid pid)
-    : pid_(pid), watcher_(std::make_unique<StopWatcher>(pid, Clock::now() + kLongestStopping)) {}
+StoppedProcess::StoppedProcess(Pid pid) : pid_(pid), watcher_(std::make_unique<StopWatcher>(pid)) {}
 
 StoppedProcess::StoppedProcess(StoppedProcess&& o) noexcept
     : pid_(o.pid_),
@@ -214,10 +213,12 @@ Result<void> StoppedProcess::check_process(std::uint64_t start_ticks) const {
 }
 
 Result<void> StoppedProcess::stop_also(std::uint64_t start_ticks, const std::vector<Tid>& tids) {
+  watcher_->seizes_until(Clock::now() + kLongestStopping);
   for (const Tid tid : tids) {
     if (!index_.contains(tid)) seize(tid);
     if (seizing_ended_) return fail(executes_for_long());
   }
+  watcher_->is_seized();
   if (auto same = check_process(start_ticks); !same) return same;
   interrupt_seized();
   await_stops();
@@ -232,6 +233,7 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks,
     p.threads_.push_back({.tid = tid, .problem = "in an uninterruptible wait (state D): not stopped"});
   }
   const auto end = Clock::now() + kLongestStopping;
+  p.watcher_->seizes_until(end);
   p.unsettled_ = true;
   for (int round = 0; round < kMaxRounds && (round == 0 || Clock::now() < end); ++round) {
     const std::size_t before = p.threads_.size();
@@ -316,16 +318,18 @@ std::optional<RawThread> StoppedProcess::raw(Tid tid) const {
 double StoppedProcess::resume() {
   if (resumed_) return 0;
   resumed_ = true;
+  bool any = false;
   // No std::views::reverse: clang 14, which builds the fuzzers, cannot compile libstdc++ 12's.
   for (auto t = threads_.rbegin(); t != threads_.rend(); ++t) {
     if (!t->stopped) continue;
+    any = true;
     ptrace(PTRACE_DETACH, t->tid, nullptr, static_cast<long>(t->pending_signal));
     t->stopped = false;
   }
   const auto ended = Clock::now();
   watcher_.reset();
   if (hurries_) hurry_no_more();
-  if (started_ == Clock::time_point{}) return 0;
+  if (!any) return 0;
   return std::chrono::duration<double, std::milli>(ended - started_).count();
 }
 

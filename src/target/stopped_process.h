@@ -78,7 +78,7 @@ class StoppedProcess {
   std::optional<RawThread> raw(Tid tid) const;
 
   // Detaches all, and restores the scheduling class of the calling thread. Returns the time from the first interrupt to
-  // the last detach, in milliseconds.
+  // the last detach, in milliseconds; 0 if none was stopped.
   double resume();
 
   std::chrono::steady_clock::time_point stopped_at() const { return started_; }

@@ -37,7 +37,7 @@ std::optional<int> stop_of(pid_t pid) {
 // A child that waits, and the watcher of that child.
 struct Seized {
   const testing::ChildProcess child{wait_for_ever};
-  StopWatcher watcher{child.pid(), StopWatcher::Clock::now() + std::chrono::minutes(1)};
+  StopWatcher watcher{child.pid()};
 
   // False if the test is skipped, with a message.
   bool begin() {
