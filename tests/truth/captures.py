@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -199,6 +200,24 @@ def loads(path):
     count, = struct.unpack_from("<H", core, 56)
     headers = [struct.unpack_from("<IIQQQQQQ", core, offset + 56 * i) for i in range(count)]
     return [(header[3], header[5], header[6]) for header in headers if header[0] == 1]
+
+
+def case_a_thread_that_cannot_be_stopped(directory):
+    """In state D, with a stack that needs registers of a stop: nothing is in the core twice."""
+    with native("vfork", "alloca") as fixture:
+        out = os.path.join(directory, "captured")
+        try:
+            capture("--pids", fixture.pid, "-o", out, expect=1)
+        finally:    # it does not end with its parent
+            with open("/proc/%d/task/%d/children" % (fixture.pid, fixture.pid), encoding="utf-8") as children:
+                os.kill(int(children.read().split()[0]), signal.SIGKILL)
+        names = {int(re.search(r"-(\d+)\.core", name)[1]): name for name in os.listdir(out)}
+        path = unpacked(os.path.join(out, names[fixture.pid]))
+        starts = [address for address, _, _ in loads(path)]
+        check(len(starts) == len(set(starts)), "%d of %d parts twice" % (len(starts) - len(set(starts)), len(starts)))
+        rank = only_rank(json_report("core", path, expect=1), fixture.pid)
+        check(not any("damaged" in (problem["hint"] or "") for problem in rank["problems"]), "problems: %r" % rank["problems"])
+        check(any(thread["tid"] == fixture.pid and thread["frames"] for thread in rank["threads"]), "the thread has no frames")
 
 
 def case_what_is_left_out_is_absent(directory):
