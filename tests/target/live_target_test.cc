@@ -102,6 +102,56 @@ TEST_CASE("a captured process: its threads, the call they wait in, and its memor
   if (heap != 0) CHECK_FALSE(target->read_value<int>(heap).has_value());
 }
 
+TEST_CASE(
+    "a reading that takes too long while a thread runs is made anew, with a stop of all threads and its own time") {
+  ChildProcess child([](auto& ready) {
+    std::thread(block).detach();
+    ready();
+    for (volatile long turns = 0;; turns = turns + 1) {}
+  });
+  REQUIRE(child.ready());
+  LiveImages images;
+  const auto target = LiveTarget::prepare(child.pid(), images);
+  REQUIRE(target);
+  const CopyLimits limits;
+  int walks = 0;
+  std::size_t walked = 0;
+  Result<void> result;
+  std::thread([&] {
+    const auto walk = [&] {
+      if (++walks == 1) std::this_thread::sleep_for(limits.longest + std::chrono::milliseconds(50));
+      walked = (*target)->threads().size();
+    };
+    result = (*target)->capture(walk, limits, {.policy = StopPolicy::kAuto});
+  }).join();
+  REQUIRE(result);
+  CHECK((*target)->method() == ReadMethod::kStopped);
+  CHECK((*target)->cuts().empty());
+  CHECK((*target)->threads_stopped() == 2);
+  CHECK(walked == (*target)->threads().size());
+  for (const ThreadInfo& t : (*target)->threads()) CHECK((t.registers && t.problem.empty()));
+}
+
+TEST_CASE("a further target of a process fails when that has ended, and the first keeps what it has read") {
+  std::optional<ChildProcess> child(std::in_place, [](auto& ready) {
+    ready();
+    block();
+  });
+  REQUIRE(child->ready());
+  const auto first = captured(child->pid());
+  const auto further = first->again();
+  CHECK(further->is_same_program(*first));
+  child.reset();
+  Result<void> result;
+  std::thread([&] { result = further->capture([] {}, {}, {.policy = StopPolicy::kAuto}); }).join();
+  REQUIRE_FALSE(result);
+  CHECK(result.error().code == ErrorCode::kGone);
+  REQUIRE(first->threads().size() == 1);
+  REQUIRE(first->threads().front().registers);
+  CHECK(first->read_value<Address>(first->threads().front().registers->sp()).has_value());
+  CHECK(further->stopped_ms() == first->stopped_ms());
+}
+
 TEST_CASE("a process stopped by a signal stays stopped") {
   ChildProcess child([](auto& ready) {
     ready();

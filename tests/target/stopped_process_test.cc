@@ -149,3 +149,27 @@ TEST_CASE("a process whose only thread is in an uninterruptible wait is reported
   CHECK(error->hint.find(fmt::format("/proc/{0}/task/{0}/stack", child.pid())) != std::string::npos);
   CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
 }
+
+TEST_CASE("threads of one process that are stopped long after the first are stopped as well") {
+  ChildProcess child([](auto& ready) {
+    std::thread([] {
+      while (true) pause();
+    }).detach();
+    ready();
+    while (true) pause();
+  });
+  REQUIRE(child.ready());
+  const auto stat = target::proc::stat_of(child.pid());
+  REQUIRE(stat);
+  const auto tids = target::proc::tasks_of(child.pid());
+  REQUIRE(tids.size() == 2);
+  std::thread([&] {
+    StoppedProcess held(child.pid());
+    CHECK(held.stop_also(stat->start_ticks, {tids[0]}));
+    usleep(1'300'000);  // an exec may take a second of each stop
+    CHECK(held.stop_also(stat->start_ticks, {tids[1]}));
+    for (const auto& thread : held.threads()) CHECK(thread.problem.empty());
+    CHECK(held.resume() > 0);
+  }).join();
+  CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
+}
