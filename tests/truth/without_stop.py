@@ -110,26 +110,6 @@ def case_frame_pointers(directory):
         check(ask(fixture) == 0, "EINTR")
 
 
-READS_FROM_CHILD = """
-import json, os, subprocess, sys
-child = subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE)
-print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
-child.stdout.read()
-"""
-
-
-def case_other_ends_are_named_once(directory):
-    """Where one rank is read once more, the other ends of the calls of the others are not found twice."""
-    with native("still", "2", "alloca") as still, Fixture([sys.executable, "-c", READS_FROM_CHILD]) as reader:
-        for pid in (still.pid, reader.pid):
-            settle(pid)
-        report = json_report("attach", "--pids", "%d,%d" % (still.pid, reader.pid), "--samples", 1)
-        ranks = {rank["pid"]: rank for rank in report["ranks"]}
-        check(ranks[still.pid]["threads_stopped"] == 1, "no thread had to be stopped: %r" % ranks[still.pid]["threads_stopped"])
-        ends = ranks[reader.pid]["threads"][0]["syscall"]["other_ends"]
-        check(len(ends) == 1 and ends[0]["command"].startswith("sleep"), "other ends: %r" % ends)
-
-
 SPINS_AMONG_NAPS = """
 import json, os, sys, threading, time
 def naps():
