@@ -58,7 +58,10 @@ class Launches {
       for (const auto& [i, counts] : seen.counts)
         if (total(counts) == most) furthest.insert(counts);
       for (const auto& [i, counts] : seen.counts)
-        if (total(counts) < most && !has_launched_more(counts, *furthest.begin())) seen.laggards.insert(i);
+        if (total(counts) < most && std::any_of(furthest.begin(), furthest.end(), [&](const Counts& further) {
+              return !has_launched_more(counts, further);
+            }))
+          seen.laggards.insert(i);
       if (seen.counts.size() >= 2) communicators_.push_back(std::move(seen));
     }
   }

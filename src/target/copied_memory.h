@@ -34,10 +34,9 @@ class CopiedMemory {
   // Drops all copies, closes, and sets new limits.
   void clear(CopyLimits limits = {});
 
-  // Copies again, into the same places and by as few calls as possible, everything that was wanted so far, but not the
-  // rest of pages of which only a part was; and what
-  // could not be copied. False if that was ended before it was done: then the copies are dropped. By the reading
-  // thread.
+  // Copies again, into the same places and by as few calls as possible, everything that was wanted so far, and what
+  // could not be copied; of pages of which only a part was wanted, that part. False if that was ended before it was
+  // done: then the copies are dropped. By the reading thread.
   bool refresh();
 
   // By the reading thread: the process runs again, and nothing is fetched until refresh(). Afterwards has_missed() says
