@@ -226,6 +226,27 @@ def fourth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("fourth-", "fourth-cores-"))
 
 
+def fifth(case, *reasons, odd=1, program="fifth.py", **options):
+    return GpuCase("fifth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def fifth_framework(case, *reasons, **options):
+    return fifth(case, *reasons, program="fifth_frameworks.py", **options)
+
+
+def fifth_group(case, *reasons, **options):
+    return fifth(case, *reasons, program="fifth_groups.py", **options)
+
+
+def fifth_well(case, **options):
+    return GpuCase("fifth-well-" + case, "fifth_well.py", (case,), Truth("healthy"), **options)
+
+
+def fifth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("fifth-", "fifth-cores-"))
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -471,6 +492,64 @@ HELD_OUT = [
     fourth_well("autotuning", needs=("torch", "triton")),
     fourth_well("policy-gradient"),
     fourth_well("collating"),
+
+    # The fifth batch. The main thread waits for the interpreter's lock, which a thread keeps that computes.
+    fifth("redact-logs", "user-code", "python-lock"),
+    # A circle: the main thread waits for autograd's thread, which waits for a lock that the main thread holds.
+    fifth("reentrant", "python-lock"),
+    # It is in the handler of a signal. The kernel for which it waits waits for what the handler has interrupted.
+    fifth("signal-sync", "gpu-wait", needs=("torch", "triton")),
+    # The debugger waits for a connection, before any command is read.
+    fifth("remote-debugger", "debugger", "network-io"),
+    # It waits for its GPU, and there for its batch, which another process has not computed.
+    fifth("shared-batches", "gpu-wait", "data-loading"),
+    # It writes to a pipe that is not read.
+    fifth("profiled", "file-io"),
+    fifth("nccl-log", "file-io"),
+    # What feeds it reads a file before its first batch.
+    fifth("epoch-workers", "data-loading"),
+    fifth("handshake", "network-io"),
+    # Nobody will release the semaphore; its threads have nothing to do.
+    fifth("in-flight", "python-lock"),
+    # The main thread waits for the lock of an import, which a thread has that waits for a server.
+    fifth("lazy-import", "network-io", "python-lock"),
+
+    # The compiler is a process of Inductor's pool.
+    fifth_framework("compile-workers", "compiling", "subprocess", needs=("torch", "triton")),
+    # It waits for its GPU within Triton's tuner, which is part of compiling.
+    fifth_framework("autotuned", "gpu-wait", "compiling", needs=("torch", "triton")),
+    # Two ranks that disagree, of which one is ahead. Over sockets the sizes may be found to differ, which fails.
+    GpuCase("fifth-conditional-block", "fifth_frameworks.py", ("conditional-block",), culprit(r0=MISMATCH, r1=MISMATCH), own_gpus=True),
+    # One of three waits in another group than the others, as of field-graph-skipped.
+    fifth_framework("grad-scaler", "collective-mismatch", "process-group-order", odd=2, ranks=3),
+    # It receives once more than its peer sends, which is in an all-reduce.
+    fifth_framework("microbatches", "unmatched-p2p", "collective-mismatch"),
+    # It has left out the all-reduce in which its replica waits for it, and waits with the two others, which do as they should.
+    fifth_framework("hybrid", "collective-mismatch", "process-group-order", odd=3, ranks=4),
+    fifth_framework("cached-download", "collective-mismatch", "process-group-order", odd=0, ranks=3),
+
+    # The same call as rank 0, with other sizes, by which it is not done with that; rank 0 is in the next one.
+    fifth_group("expert-splits", "collective-mismatch", "behind", own_gpus=True),
+    # Neither rank is more right. If the layers that both have pass, they wait in two groups.
+    GpuCase("fifth-coalesced", "fifth_groups.py", ("coalesced",), culprit(r0=("collective-mismatch", "process-group-order"),
+                                                                         r1=("collective-mismatch", "process-group-order")), own_gpus=True),
+    # A kernel of it, not one of a collective, waits for what the other rank does not send.
+    fifth_group("signals", "gpu-wait", "unmatched-p2p", own_gpus=True),
+    # The other rank waits in a kernel of its own for what the odd one writes.
+    fifth_group("halo", "user-code", own_gpus=True, needs=("torch", "triton")),
+    # The same call over the same group, with another destination.
+    fifth_group("gather-destination", "collective-mismatch", odd=2, ranks=3),
+    # It makes a group of the ranks, which wait for it in a collective.
+    fifth_group("split", "collective-mismatch", "process-group-order", odd=2, ranks=3),
+    fifth_group("captured", "collective-mismatch", "process-group-order", odd=2, ranks=3),
+
+    fifth_well("index-marker"),
+    fifth_well("traced"),
+    fifth_well("speculative"),
+    fifth_well("signalled", own_gpus=True),
+    fifth_well("population"),
+    fifth_well("forked-save"),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
+HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
 CASES += HELD_OUT
