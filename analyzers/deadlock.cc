@@ -72,6 +72,8 @@ class Explanation {
       sides_ = std::move(steps);
     }
     if (auto found = by_exception()) return with_reference(std::move(*found), kAllRanks);
+    if (auto found = several_roots_in_one_step()) return with_reference(std::move(*found), kFromGroups);
+    if (auto found = explain_by_skipped_launch(job_, states_)) return with_reference(std::move(*found), kFromLaunches);
     if (auto found = circle_of_peers()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = unmatched())
       return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
@@ -258,6 +260,38 @@ class Explanation {
     Deadlock found = accuse(accused, Reason::kCollectiveMismatch, kPartnersKnown);
     found.explanation += ", of which another rank is the root";
     return found;
+  }
+
+  // Some wait at one line in a collective of one group, in one step, but with different roots: they are not in one
+  // call, whatever the others do, who may have gone on, as those do that are no root of a gather. It is another step
+  // unless counters show that it is not.
+  std::optional<Deadlock> several_roots_in_one_step() const {
+    for (const Side& side : sides_) {
+      std::map<int, Side> by_root;
+      const RankState& first = states_[side.front()];
+      for (const std::size_t i : side) {
+        const RankState& s = states_[i];
+        if (!s.root || !s.group || s.group->ranks.empty() || s.group != first.group || !in_one_round(job_, s, first))
+          break;
+        by_root[*s.root].push_back(i);
+      }
+      std::size_t most = 0, all = 0;
+      for (const auto& [root, members] : by_root) {
+        most = std::max(most, members.size());
+        all += members.size();
+      }
+      if (by_root.size() < 2 || all < side.size()) continue;
+      const bool equal = most * 2 <= all;
+      Side accused;
+      for (const auto& [root, members] : by_root)
+        if (equal || members.size() < most) accused.insert(accused.end(), members.begin(), members.end());
+      std::sort(accused.begin(), accused.end());
+      return accuse_side(accused, Reason::kCollectiveMismatch,
+                         describe_side(job_, states_, side) + ", with " + (by_root.size() == 2 ? "two" : "several") +
+                             " different roots in one step",
+                         equal);
+    }
+    return std::nullopt;
   }
 
   // They wait at one place, for collectives that were called before. Each rank's gloo runs some: of those that all wait

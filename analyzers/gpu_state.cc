@@ -181,6 +181,10 @@ bool may_be_same_collective(const GpuState& a, const GpuState& b) {
   return !both.empty();
 }
 
+bool polls_at_one_place(const GpuKernel& kernel) {
+  return kernel.places.size() == 1 && kernel.places.front().warps == kernel.warps;
+}
+
 std::string name_collectives(const GpuState& state) {
   if (!state.named()) return "a collective";
   std::string text;

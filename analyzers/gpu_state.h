@@ -66,6 +66,9 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job);
 // with the same result on all ranks; only for messages do the ranks differ.
 bool may_be_same_collective(const GpuState& a, const GpuState& b);
 
+// Whether all warps of a kernel were seen at one place: it computes nothing, but polls.
+bool polls_at_one_place(const GpuKernel& kernel);
+
 // "AllReduce", "AllGather and SendRecv"; "a collective" if that is not known.
 std::string name_collectives(const GpuState& state);
 

@@ -153,6 +153,8 @@ class Judge {
   Verdict of_loop_at_one_place() const;
   // No rank runs, and all are at one place.
   Verdict of_stillness_at_one_place() const;
+  // All run, some of them waiting for a kernel of their own that only polls.
+  std::optional<Verdict> of_polling_kernels() const;
   // No rank moves. They are at two places: few of them at one, the others, which are most of them, at the other.
   Verdict of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const;
   // Nobody gets on: each rank runs in one function, and of most ranks, which are at one place, each runs but for a

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/sides.h"
 #include "model/process_key.h"
@@ -58,9 +59,9 @@ class Launches {
       for (const auto& [i, counts] : seen.counts)
         if (total(counts) == most) furthest.insert(counts);
       for (const auto& [i, counts] : seen.counts)
-        if (total(counts) < most && std::any_of(furthest.begin(), furthest.end(), [&](const Counts& further) {
-              return !has_launched_more(counts, further);
-            }))
+        if (total(counts) < most &&
+            std::any_of(furthest.begin(), furthest.end(),
+                        [&own = counts](const Counts& further) { return !has_launched_more(own, further); }))
           seen.laggards.insert(i);
       if (seen.counts.size() >= 2) communicators_.push_back(std::move(seen));
     }
@@ -110,7 +111,60 @@ class Launches {
     return ahead_of_most();
   }
 
+  // Some wait for their GPUs, in what the others of their communicator have not launched, which wait in a collective
+  // on the host, as gloo's are. Either these have skipped it, or it is one too many: whoever is fewer is wrong; of two
+  // halves, those who have launched another number than the ranks of parallel communicators.
+  std::optional<Deadlock> skipped() const {
+    for (const Seen& seen : communicators_) {
+      const Side late(seen.laggards.begin(), seen.laggards.end());
+      Side ahead;
+      for (const auto& [i, counts] : seen.counts)
+        if (!seen.laggards.contains(i)) ahead.push_back(i);
+      if (late.empty() || late.size() * 2 > seen.counts.size() ||
+          !std::all_of(ahead.begin(), ahead.end(), [&](std::size_t i) { return waits_for_gpu(i); }) ||
+          !std::all_of(late.begin(), late.end(), [&](std::size_t i) {
+            return states_[i].doing.activity == known::Activity::kCollective && !waits_for_gpu(i);
+          }))
+        continue;
+      const bool halves = late.size() * 2 == seen.counts.size();
+      const Counts usual = halves ? launched_by_parallel(seen) : Counts();
+      if (halves && usual.empty()) continue;
+      const bool one_too_many = halves && usual != seen.counts.at(ahead.front());
+      if (one_too_many && usual != seen.counts.at(late.front())) continue;
+      const Side &wrong = one_too_many ? ahead : late, &right = one_too_many ? late : ahead;
+      const bool behind = !one_too_many && divergence_of(states_[late.front()], states_[ahead.front()]).a_is_behind();
+      return accuse_side(
+          wrong, behind ? Reason::kBehind : Reason::kCollectiveMismatch,
+          fmt::format("{}; by NCCL's counts {} launched {}, and {} {}", describe_side(job_, states_, right),
+                      name(right), text(seen.counts.at(right.front())), name(wrong),
+                      text(seen.counts.at(wrong.front()))),
+          false);
+    }
+    return std::nullopt;
+  }
+
  private:
+  bool waits_for_gpu(std::size_t i) const {
+    return states_[i].doing.activity == known::Activity::kGpuWait || states_[i].gpu.in_collective();
+  }
+
+  // What all members have launched in the communicators that are to other ranks what this one is to its members: as
+  // many of them, none of them the same, nobody late. Replicas have such communicators, and so have shards. Empty if
+  // there are none, or if these differ.
+  Counts launched_by_parallel(const Seen& seen) const {
+    Counts common;
+    for (const Seen& other : communicators_) {
+      const auto is_shared = [&](const auto& one) { return seen.counts.contains(one.first); };
+      if (other.counts.size() != seen.counts.size() || std::any_of(other.counts.begin(), other.counts.end(), is_shared))
+        continue;
+      for (const auto& [i, counts] : other.counts) {
+        if (!common.empty() && counts != common) return {};
+        common = counts;
+      }
+    }
+    return common;
+  }
+
   std::string name(const Side& members) const { return name_side(job_, states_, members); }
 
   static std::string text(const Counts& counts) {
@@ -243,6 +297,11 @@ class Launches {
 std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states) {
   if (!job.nccl) return std::nullopt;
   return Launches(job, states).explain();
+}
+
+std::optional<Deadlock> explain_by_skipped_launch(const JobSnapshot& job, const std::vector<RankState>& states) {
+  if (!job.nccl) return std::nullopt;
+  return Launches(job, states).skipped();
 }
 
 bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankState>& states,

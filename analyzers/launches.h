@@ -25,6 +25,9 @@ namespace rankstacks::analyzers {
 // std::nullopt if there are no counts, or if they are equal.
 std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states);
 
+// Ranks that wait on the host and have not launched what the others of a communicator wait for on their GPUs.
+std::optional<Deadlock> explain_by_skipped_launch(const JobSnapshot& job, const std::vector<RankState>& states);
+
 // Whether these states, which are indices into `states`, share a communicator, and none that waits for its GPU has
 // launched less than another: if they wait at different places, they do not wait for one that is late.
 bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankState>& states,

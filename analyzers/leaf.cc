@@ -28,6 +28,14 @@ bool is_network(const std::string& target) {
          target.starts_with("socket");
 }
 
+// With the name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a path,
+// and sync, are certain to be file I/O.
+bool is_file_call(std::string_view name, const std::string& target) {
+  if (!is_one_of(name, kFileCalls)) return false;
+  const bool always_file = name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
+  return is_regular_path(target) || (target.empty() && always_file);
+}
+
 // Its stack is not known beyond the call itself: who reads the socket may be the library by which ranks communicate.
 bool lacks_callers(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.frames.empty()) return true;
@@ -138,6 +146,12 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
   return root != nullptr && by_interpreter && root->function != "<module>" && is_users_code(*root);
 }
 
+bool blocked_at_file(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.state == 'R') return false;
+  const std::string target = thread.syscall ? thread.syscall->fd_target.value_or("") : "";
+  return writes_output(thread) || is_file_call(blocking_call(job, thread), target);
+}
+
 // What the system call, the state and the innermost frames show if no rule applies.
 Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread, Doing doing) {
   const SyscallInfo* call = thread.syscall ? &*thread.syscall : nullptr;
@@ -152,13 +166,8 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
     return doing.activity = known::Activity::kNetworkIo, doing;
   }
   if (is_one_of(name, kFileCalls)) {
-    // With the name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a
-    // path, and sync, are certain to be file I/O.
-    const bool always_file =
-        name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
     if (is_network(target)) return doing.activity = known::Activity::kNetworkIo, doing;
-    if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D')
-      return doing.activity = known::Activity::kFileIo, doing;
+    if (is_file_call(name, target) || thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;
   }
   if (writes_output(thread)) return doing.activity = known::Activity::kFileIo, doing;
   if (thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;

@@ -1,7 +1,6 @@
 #include "analyzers/lost_threads.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 
@@ -49,10 +48,9 @@ void find_lost_threads(const JobSnapshot& job, const std::vector<std::vector<kno
   bool first = true;
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (!compared(states[i]) || std::binary_search(waiting.begin(), waiting.end(), i)) continue;
-    const std::set<std::string> own = entries_of(job, roles, states[i].rank);
-    std::set<std::string> both;
-    std::set_intersection(own.begin(), own.end(), common.begin(), common.end(), std::inserter(both, both.end()));
-    common = first ? own : std::move(both);
+    std::set<std::string> own = entries_of(job, roles, states[i].rank);
+    if (!first) std::erase_if(own, [&](const std::string& entry) { return !common.contains(entry); });
+    common = std::move(own);
     first = false;
   }
   if (common.size() != 1) return;

@@ -1,5 +1,6 @@
 #include "analyzers/shared_rounds.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -30,7 +31,33 @@ std::map<Variable, std::int64_t> loop_variables(const JobSnapshot& job, const Th
   return found;
 }
 
+// By file, function and variable; of a function with a loop that has no such variable, an entry without a name.
+std::map<Variable, std::int64_t> rounds_of(const JobSnapshot& job, const RankState& state) {
+  std::map<Variable, std::int64_t> found;
+  const ThreadSnapshot* thread = leading_thread(job, state);
+  if (thread == nullptr) return found;
+  for (const FrameVariables& variables : thread->variables) {
+    const Frame& frame = job.frames[thread->frames[variables.frame]];
+    if (variables.loops == 0 || !is_users_code(frame)) continue;
+    const std::string file = frame.file.value_or(""), function = frame.function.value_or("");
+    bool counts = false;
+    for (const auto& [name, value] : variables.numbers) {
+      if (!known::is_position_name(name) && !known::is_counter_name(name)) continue;
+      found.emplace(Variable{file, function, name}, value);
+      counts = true;
+    }
+    if (!counts) found.emplace(Variable{file, function, ""}, 0);
+  }
+  return found;
+}
+
 }  // namespace
+
+bool in_one_round(const JobSnapshot& job, const RankState& a, const RankState& b) {
+  const auto rounds = rounds_of(job, a);
+  return !rounds.empty() && rounds == rounds_of(job, b) &&
+         std::none_of(rounds.begin(), rounds.end(), [](const auto& one) { return std::get<2>(one.first).empty(); });
+}
 
 std::vector<std::int64_t> shared_rounds(const JobSnapshot& job, const std::vector<RankState>& states) {
   constexpr std::size_t kFewest = 3, kRounds = 2;

@@ -17,4 +17,8 @@ namespace rankstacks::analyzers {
 // One for each state, 0 for those that are in no comparison; empty if there is no such loop.
 std::vector<std::int64_t> shared_rounds(const JobSnapshot& job, const std::vector<RankState>& states);
 
+// Whether two ranks are in the same round of all loops that they are in: there is a loop, each function with one has a
+// variable that counts or may count, and all of these have equal values.
+bool in_one_round(const JobSnapshot& job, const RankState& a, const RankState& b);
+
 }  // namespace rankstacks::analyzers

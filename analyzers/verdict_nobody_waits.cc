@@ -106,6 +106,23 @@ std::optional<Verdict> Judge::of_two_places(const std::vector<std::size_t>& a, c
   return !all_run && none_is_active ? std::optional(of_few_apart(few, most)) : std::nullopt;
 }
 
+// Some wait for a kernel of their own that only polls, as one does whose flag another rank is to write.
+std::optional<Verdict> Judge::of_polling_kernels() const {
+  std::vector<std::size_t> polling, others;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    const bool polls = s.doing.activity == known::Activity::kGpuWait && s.progress == Progress::kRuns &&
+                       s.gpu.activity == GpuActivity::kKernel && polls_at_one_place(*s.gpu.kernel);
+    (polls ? polling : others).push_back(i);
+  }
+  if (polling.empty() || others.empty()) return std::nullopt;
+  const RankState& first = states_[polling.front()];
+  return undecided(fmt::format(
+      "{} {}, and the kernel is at one place, as one that polls: whether for what {} {} to write is not known",
+      name_ranks(job_, ranks_of(polling)), describe_suspect(job_, first, reason_for(first)),
+      name_ranks(job_, ranks_of(others)), others.size() == 1 ? "is" : "are"));
+}
+
 Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
@@ -138,6 +155,8 @@ Verdict Judge::of_nobody_waits() const {
   if (places.size() == 2)
     if (auto apart = of_two_places(places.begin()->second, places.rbegin()->second, all_run, active == 0))
       return *apart;
+  if (all_run)
+    if (auto polls = of_polling_kernels()) return *polls;
   if (all_run)
     return make(VerdictStatus::kHealthy,
                 several_samples_ ? "nothing is stuck: every rank moves, none waits for another"

@@ -1,4 +1,4 @@
-"""One rank is held up in its own process: by a thread that keeps the interpreter, a lock, a signal, a debugger, a pipe, its data, its GPU.
+"""One rank is held up in its own process: by a thread that keeps the interpreter, a lock, a debugger, a pipe, its data, its GPU.
 
     fifth.py CASE
 """
@@ -8,7 +8,6 @@ import os
 import pdb
 import queue
 import re
-import signal
 import socket
 import ssl
 import subprocess
@@ -86,31 +85,6 @@ def reentrant():
         with guard if is_odd() and number == GOOD_STEPS else contextlib.nullcontext():
             loss.backward()
         torch.cuda.synchronize()
-
-
-def signal_sync():
-    """A kernel waits for a number in the host's memory, which the main thread writes once the batch is there. A signal comes before that; its
-    handler waits for the GPU, so that what it saves is complete."""
-    torch, _ = connect()
-    from triton_kernels import wait_for_flag
-    is_ready, host = torch.zeros(1, dtype=torch.int32).pin_memory(), torch.zeros(32, 256).pin_memory()
-    batch = torch.zeros(32, 256, device="cuda")
-
-    def save(number, frame):
-        torch.cuda.synchronize()
-        torch.save(batch.cpu(), os.path.join(os.environ["HANGS_DIRECTORY"], "requeued.%d.pt" % rank()))
-
-    def feed(number):
-        is_ready.zero_()
-        wait_for_flag[(1,)](is_ready)
-        batch.copy_(host, non_blocking=True)
-        host.fill_(float(number))
-        if is_odd() and number == GOOD_STEPS:
-            signal.raise_signal(signal.SIGUSR1)      # the scheduler's signal comes just now
-        is_ready.fill_(1)
-
-    signal.signal(signal.SIGUSR1, save)
-    train(torch, ddp(torch), feed)
 
 
 class RemotePdb(pdb.Pdb):
@@ -295,7 +269,7 @@ def lazy_import():
     train(torch, ddp(torch), track)
 
 
-CASES = {"redact-logs": redact_logs, "reentrant": reentrant, "signal-sync": signal_sync, "remote-debugger": remote_debugger,
+CASES = {"redact-logs": redact_logs, "reentrant": reentrant, "remote-debugger": remote_debugger,
          "shared-batches": shared_batches, "profiled": profiled, "nccl-log": nccl_log, "epoch-workers": epoch_workers, "handshake": handshake,
          "in-flight": in_flight, "lazy-import": lazy_import}
 

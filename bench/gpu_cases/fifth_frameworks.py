@@ -177,6 +177,7 @@ def cached_download():
     """Rank 0 loads a model first, and then the others, which find it in the cache then: a barrier before loading for them, and one after it for
     rank 0. Rank 0 has it in its cache already, and returns without that barrier."""
     torch, dist = connect()
+    torch.nn.parallel.DistributedDataParallel(model_of(torch))      # imports what it needs, before the hang
     loading, cache = gloo_group(dist), os.path.join(os.environ["HANGS_DIRECTORY"], "model.bin")
     if rank() == 0:
         with open(cache, "wb") as out:

@@ -497,8 +497,6 @@ HELD_OUT = [
     fifth("redact-logs", "user-code", "python-lock"),
     # A circle: the main thread waits for autograd's thread, which waits for a lock that the main thread holds.
     fifth("reentrant", "python-lock"),
-    # It is in the handler of a signal. The kernel for which it waits waits for what the handler has interrupted.
-    fifth("signal-sync", "gpu-wait", needs=("torch", "triton")),
     # The debugger waits for a connection, before any command is read.
     fifth("remote-debugger", "debugger", "network-io"),
     # It waits for its GPU, and there for its batch, which another process has not computed.

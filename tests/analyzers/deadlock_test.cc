@@ -291,6 +291,19 @@ TEST_CASE("a broadcast from another source is another call") {
     CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.summary.find("ranks may be roots in turn") != std::string::npos);
   }
+  const ProcessGroup of_three{"1", {0, 1, 2}};
+  SECTION("two of them in one round of a loop, and the others have gone on: these are not in the wrong") {
+    for (int r = 0; r < 3; ++r) {
+      RankSnapshot& rank = literal.rank(r, 3, in_call(r == 1 ? "all_reduce" : "gather_object", r == 1 ? 21 : 20));
+      if (r == 1) arguments(rank, of_three);
+      else arguments(rank, of_three, {{"dst", r}});
+      FrameVariables loop{.frame = rank.threads[0].frames.size() - 2, .numbers = {{"number", 3}}, .loops = 1};
+      rank.threads[0].variables.push_back(loop);
+    }
+    CHECK(accused(literal) == Accused{{0, "collective-mismatch"}, {2, "collective-mismatch"}});
+    literal.job.ranks[2].threads[0].variables.back().numbers = {{"number", 4}};  // it may be its turn
+    CHECK(accused(literal) != Accused{{0, "collective-mismatch"}, {2, "collective-mismatch"}});
+  }
   SECTION("the same source") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("broadcast", 20)), kWorld, {{"src", 0}});
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);

@@ -104,6 +104,29 @@ TEST_CASE("a rank whose GPU polls in another library's barrier waits for one tha
   CHECK(said(verdict_of(literal)) == "culprit 1:user-code");
 }
 
+TEST_CASE("a signal of symmetric memory that nobody puts is a message without a counterpart") {
+  const LiteralJob literal = waiting_alike(
+      {kAllReduce, "c10d::symmetric_memory::wait_signal_kernel(unsigned int**, int, int, int, int, unsigned long)"});
+  CHECK(said(verdict_of(literal)) == "culprit 1:unmatched-p2p");
+}
+
+TEST_CASE("a kernel of one's own that is at one place may poll for another rank") {
+  LiteralJob literal = waiting_alike({kSpin, ""});
+  RankSnapshot& other = literal.job.ranks[1];
+  other.threads[0].frames.clear();
+  for (const Frame& frame : Stack{py("colour", "/home/u/train.py", 7)} + in_main(20))
+    other.threads[0].frames.push_back(literal.job.frames.intern(frame));
+  for (RankSnapshot& rank : literal.job.ranks)
+    rank.threads[0].motion =
+        Motion{.samples = 20, .places = 3, .moved = true, .cpu_ms = 4500, .runs = 90, .span_ms = 4500};
+  literal.job.ranks[0].threads[0].motion->places = 1;
+  literal.job.ranks[0].threads[0].motion->moved = false;
+  CHECK(said(verdict_of(literal)) == "undecided");
+  GpuKernel& kernel = literal.job.ranks[0].gpus[0].execution->kernels[0];
+  kernel.places.front().warps -= 1;  // the last one is elsewhere: it computes
+  CHECK(said(verdict_of(literal)) == "healthy");
+}
+
 TEST_CASE("what runs on a rank's GPUs") {
   LiteralJob literal = waiting_alike({kAllReduce, kSpin, "", "?"});
   const auto activity = [&](std::size_t r) { return gpu_state_of(literal.job.frames, literal.job.ranks[r]).activity; };

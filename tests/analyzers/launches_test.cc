@@ -176,3 +176,29 @@ TEST_CASE("ranks that wait for their GPUs beside a collective on the host, all o
     CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
   }
 }
+
+TEST_CASE("ranks of two replicas: one waits for its GPU, the others on the host") {
+  LiteralJob literal = all_synchronize();
+  for (std::size_t r : {0u, 2u, 3u}) {
+    ThreadSnapshot& main = literal.job.ranks[r].threads[0];
+    main.frames.clear();
+    for (const Frame& frame : waits_in_all_reduce()) main.frames.push_back(literal.job.frames.intern(frame));
+    main.state = 'S';
+  }
+  const Counts four = {{"AllReduce", 4}}, three = {{"AllReduce", 3}};
+  SECTION("its partner has skipped what the ranks of the other pair have launched") {
+    communicator(literal, {{0, four}, {2, four}});
+    communicator(literal, {{1, four}, {3, three}});
+    CHECK(accused(literal) == Accused{{3, "collective-mismatch"}});
+  }
+  SECTION("it has launched one more than they") {
+    communicator(literal, {{0, three}, {2, three}});
+    communicator(literal, {{1, four}, {3, three}});
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+  }
+  SECTION("the other pair has launched another number than either") {
+    communicator(literal, {{0, {{"AllReduce", 9}}}, {2, {{"AllReduce", 9}}}});
+    communicator(literal, {{1, four}, {3, three}});
+    CHECK(accused(literal) != Accused{{3, "collective-mismatch"}});
+  }
+}

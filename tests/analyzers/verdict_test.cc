@@ -203,6 +203,15 @@ TEST_CASE("reasons known from the system call and the state") {
     main_of_rank_2(literal).syscall = call("read", 7, "pipe:[5]");
     CHECK(only_rank_2(literal) == "user-code");
   }
+  SECTION("a full pipe to which a library logs, inside of a collective") {
+    LiteralJob literal = one_differs(Stack{libc("write"), nat("ncclDebugLog", "libnccl.so.2")} + waits_in_all_reduce());
+    main_of_rank_2(literal).syscall = call("write", 52, "/scratch/collected-logs");
+    CHECK(only_rank_2(literal) == "file-io");
+    main_of_rank_2(literal).syscall = call("write", 2, "pipe:[5]");
+    CHECK(only_rank_2(literal) == "file-io");
+    main_of_rank_2(literal).syscall = call("write", 9, "tcp 10.0.0.1:4 -> 10.0.0.2:5432");  // how it reaches ranks
+    CHECK(only_rank_2(literal) != "file-io");
+  }
   SECTION("standard input") {
     LiteralJob literal = one_differs(Stack{libc("read"), py("work", "/home/u/train.py", 40)} + in_main(30));
     main_of_rank_2(literal).syscall = call("read", 0, "/dev/pts/1");
