@@ -105,11 +105,11 @@ class Names {
   }
 
   std::string of(const DifferenceSide& side) const {
-    constexpr std::size_t kMostItems = 6, kMostHosts = 3;
-    std::string ranks = name_ranks(job_, side.ranks, kMostItems);
+    constexpr std::size_t kMaxItems = 6, kMaxHosts = 3;
+    std::string ranks = name_ranks(job_, side.ranks, kMaxItems);
     std::set<std::string> hosts;
     for (const std::size_t r : side.ranks) hosts.insert(job_.ranks[r].host);
-    if (!by_host_ || hosts.size() > kMostHosts) return ranks;
+    if (!by_host_ || hosts.size() > kMaxHosts) return ranks;
     return fmt::format("{} ({})", fmt::join(hosts, ", "), ranks);
   }
 
@@ -166,14 +166,14 @@ std::string_view to_string(DifferenceKind kind) { return word_of(kWords, kind); 
 
 std::string describe(const JobSnapshot& job, const Difference& difference) {
   if (difference.kind == K::kOldDriver || difference.kind == K::kOtherDriver) return of_two_parts(job, difference);
-  constexpr std::size_t kMostSides = 4;
+  constexpr std::size_t kMaxSides = 4;
   const std::vector<DifferenceSide>& sides = difference.sides;
   const Names names(job, difference);
   std::string text = subject_of(difference);
   for (std::size_t i = 0; i < sides.size(); ++i) {
     const bool last = i + 1 == sides.size();
-    if (i + 1 >= kMostSides && !last) continue;
-    if (i > 0) text += i >= kMostSides ? fmt::format(", {} other values, ", sides.size() - kMostSides) : ", ";
+    if (i + 1 >= kMaxSides && !last) continue;
+    if (i > 0) text += i >= kMaxSides ? fmt::format(", {} other values, ", sides.size() - kMaxSides) : ", ";
     text += value_text(difference, sides[i].value, i == 0) + " on ";
     const std::size_t count = sides[i].ranks.size();
     const bool clear = last && i > 0 && count > 1 && count > sides[i - 1].ranks.size();

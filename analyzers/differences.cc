@@ -60,10 +60,10 @@ std::size_t count_of_list(std::string_view list) {
 }
 
 // A report that somebody has made up may have any number of names.
-constexpr std::size_t kMostOfAKind = 128;
+constexpr std::size_t kMaxOfAKind = 128;
 
 void keep_few(std::set<std::string>& names) {
-  while (names.size() > kMostOfAKind) names.erase(std::prev(names.end()));
+  while (names.size() > kMaxOfAKind) names.erase(std::prev(names.end()));
 }
 
 class Finder {
@@ -161,7 +161,7 @@ class Finder {
     }
     const std::size_t before = found_.size();
     for (const auto& [name, values] : all)
-      if (found_.size() < before + kMostOfAKind) variable(name, values, known);
+      if (found_.size() < before + kMaxOfAKind) variable(name, values, known);
   }
 
   void variable(std::string_view name, const Variable& set, const std::vector<std::size_t>& known) {

@@ -72,8 +72,8 @@ std::string name_group(const RecordedGroup& group) {
 
 // gloo's dumps do not state the members of groups (torch 2.11); the default group has all ranks.
 std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank) {
-  constexpr int kMostRanks = 1 << 17;
-  if (!group.ranks.empty() || group.description != "default_pg" || !rank.world_size || *rank.world_size > kMostRanks)
+  constexpr int kMaxRanks = 1 << 17;
+  if (!group.ranks.empty() || group.description != "default_pg" || !rank.world_size || *rank.world_size > kMaxRanks)
     return group.ranks;
   std::vector<int> all(static_cast<std::size_t>(std::max(*rank.world_size, 0)));
   std::iota(all.begin(), all.end(), 0);

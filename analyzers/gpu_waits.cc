@@ -121,11 +121,11 @@ class GpuRefinement {
     const std::vector<std::size_t> known(compared_.begin(), answered), silent(answered, compared_.end());
     std::sort(compared_.begin(), compared_.end());
     if (known.empty() || silent.empty()) return;
-    constexpr std::size_t kMostCompared = 64;  // with each rank that did not answer
+    constexpr std::size_t kMaxCompared = 64;  // with each rank that did not answer
     std::map<std::string, std::vector<std::size_t>> at_place;
     for (const std::size_t i : known) {
       auto& there = at_place[place_key(job_, states_[i])];
-      if (there.size() < kMostCompared) there.push_back(i);
+      if (there.size() < kMaxCompared) there.push_back(i);
     }
     const LaunchCounts launched(job_);
     for (const std::size_t i : silent) {

@@ -13,12 +13,12 @@ namespace {
 
 // "node-3 (ranks 4-5): ssh: no route to host; node-4: ..."
 std::string describe_silent(const JobSnapshot& job) {
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMax = 3;
   std::string text;
   const std::vector<NodeGroup> groups = node_groups(job);
-  for (std::size_t i = 0; i < std::min(groups.size(), kMost); ++i)
+  for (std::size_t i = 0; i < std::min(groups.size(), kMax); ++i)
     text += (text.empty() ? "" : "; ") + describe_nodes(job, groups[i]);
-  return groups.size() > kMost ? fmt::format("{} and {} more kinds", text, groups.size() - kMost) : text;
+  return groups.size() > kMax ? fmt::format("{} and {} more kinds", text, groups.size() - kMax) : text;
 }
 
 }  // namespace

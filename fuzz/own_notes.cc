@@ -22,10 +22,10 @@ void read_notes(std::span<const std::byte> bytes) {
 }
 
 void read_archive(std::span<const std::byte> bytes) {
-  constexpr std::size_t kMost = 100;
-  const auto members = small_core::read_tar(bytes, "x.tar", kMost);
+  constexpr std::size_t kMax = 100;
+  const auto members = small_core::read_tar(bytes, "x.tar", kMax);
   if (!members) return fuzz::require(!members.error().what.empty(), "an error says what is wrong");
-  fuzz::require(members->size() <= kMost, "no more files than allowed");
+  fuzz::require(members->size() <= kMax, "no more files than allowed");
   for (const small_core::TarMember& member : *members)
     fuzz::require(member.name.find('/') == std::string::npos, "names without directories");
 }

@@ -28,13 +28,13 @@ def augment():
     """The odd rank augments a batch on the processor, by a function that is compiled: the C++ compiler does not come back. Before, one for the GPU
     has been compiled."""
     torch, _ = connect()
-    folder = os.environ["HANGS_DIRECTORY"]
-    compiler, quota = os.path.join(folder, "g++-13"), os.path.join(folder, "quota-exceeded")
+    directory = os.environ["HANGS_DIRECTORY"]
+    compiler, quota = os.path.join(directory, "g++-13"), os.path.join(directory, "quota-exceeded")
     if is_odd():
         with open(compiler, "w", encoding="utf-8") as out:
             out.write(COMPILER % (quota, SILENT_FIFO))
         os.chmod(compiler, 0o755)
-        os.environ.update(CXX=compiler, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "inductor"))
+        os.environ.update(CXX=compiler, TORCHINDUCTOR_CACHE_DIR=os.path.join(directory, "inductor"))
 
     def jitter(images):
         return torch.tanh(images * 1.5 + 0.25).sum(-1)

@@ -263,12 +263,12 @@ def stale_build_lock():
     """An extension is built under a lock, a file that a job which was killed has left behind."""
     def load_extension(torch):
         from torch.utils import cpp_extension
-        folder = os.path.join(os.environ["HANGS_DIRECTORY"], "fused_ops")
-        os.mkdir(folder)
+        directory = os.path.join(os.environ["HANGS_DIRECTORY"], "fused_ops")
+        os.mkdir(directory)
         for name, text in (("lock", ""), ("fused_ops.cpp", "#include <torch/extension.h>\n")):
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+            with open(os.path.join(directory, name), "w", encoding="utf-8") as out:
                 out.write(text)
-        cpp_extension.load("fused_ops", [os.path.join(folder, "fused_ops.cpp")], build_directory=folder)
+        cpp_extension.load("fused_ops", [os.path.join(directory, "fused_ops.cpp")], build_directory=directory)
 
     train_into(load_extension)
 
@@ -276,12 +276,12 @@ def stale_build_lock():
 def triton_compiler():
     """Triton calls a C compiler for what launches a kernel, and that does not come back."""
     def scale_gradients(torch):
-        folder = os.environ["HANGS_DIRECTORY"]
-        compiler = os.path.join(folder, "gcc-13")
+        directory = os.environ["HANGS_DIRECTORY"]
+        compiler = os.path.join(directory, "gcc-13")
         with open(compiler, "w", encoding="utf-8") as out:
             out.write("#!/bin/sh\ncat '%s'\n" % SILENT_FIFO)
         os.chmod(compiler, 0o755)
-        os.environ.update(CC=compiler, TRITON_CACHE_DIR=os.path.join(folder, "triton"))
+        os.environ.update(CC=compiler, TRITON_CACHE_DIR=os.path.join(directory, "triton"))
         from triton_kernels import scale
         scale[(1,)](torch.ones(128, device="cuda"), 0.5, 128)
         torch.cuda.synchronize()
@@ -368,10 +368,10 @@ def checkpoint():
     torch, _ = connect()
     import torch.distributed.checkpoint as dcp
     model = ddp(torch)
-    folder = os.path.join(os.environ["HANGS_DIRECTORY"], "step-%d")
+    directory = os.path.join(os.environ["HANGS_DIRECTORY"], "step-%d")
 
     def save(number):
-        path = folder % number
+        path = directory % number
         os.makedirs(path, exist_ok=True)
         if number == GOOD_STEPS - 1:
             announce("settles")

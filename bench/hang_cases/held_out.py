@@ -91,7 +91,7 @@ LIVE = [
     data("worker-stopped", "stopped", culprit(r2=("data-loading", "stopped")), "decode"),
     data("worker-debugged", "debugged", culprit(r0=("debugger", "data-loading")), "decode", odd=(0,)),
     data("worker-second-epoch", "persistent", culprit(r1="data-loading"), "decode", ranks=2, odd=(1,)),
-    # One rank parts from the others.
+    # One rank takes another path than the others.
     apart("evaluates-with-ddp", "evaluates-with-wrapper", 1, MISMATCH),
     apart("metric-rank-zero", "metric-on-one-rank", 0, MISMATCH),
     apart("state-rank-zero", "gathered-state", 0, MISMATCH),

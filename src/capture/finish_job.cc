@@ -92,7 +92,7 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
   // The walk checks the deadline itself, and returns what it has so far; while it waits for a file, it does not return
   // by itself.
   const std::uint64_t kept = std::min<std::uint64_t>(
-      small_core::Recording::kMostBytes, options.memory / kShareOfKept / std::max<std::size_t>(1, ranks.size()));
+      small_core::Recording::kMaxBytes, options.memory / kShareOfKept / std::max<std::size_t>(1, ranks.size()));
   const auto outcomes = Unattended{[work, most, kept, choice = options.unwinder](std::size_t n) {
                                      RankStacks& rank = (*work)[n];
                                      unwind_threads(rank, choice, Deadline::after(rank.time_left), most);

@@ -34,22 +34,22 @@ struct Wanted {
 };
 
 std::vector<Wanted> wanted_of(const target::ModuleMap& modules) {
-  constexpr std::size_t kMost = 256;
+  constexpr std::size_t kMax = 256;
   std::vector<Wanted> wanted;
   for (const Module& module : modules.all()) {
     const known::ComponentRule* rule = known::component_of(base_name(module.path));
     const bool again =
         std::any_of(wanted.begin(), wanted.end(), [&](const Wanted& w) { return w.path == module.path; });
-    if (rule == nullptr || again || wanted.size() >= kMost) continue;
+    if (rule == nullptr || again || wanted.size() >= kMax) continue;
     wanted.push_back({rule, module.path, versions::site_directory(module.path), module.build_id, module.image});
   }
   return wanted;
 }
 
 void set_variables(ProcessEnvironment& environment, const Variables& all) {
-  constexpr std::size_t kMost = 512, kLongest = 4096;
+  constexpr std::size_t kMax = 512, kLongest = 4096;
   for (const auto& [name, value] : all) {
-    if (!known::is_setting(name) || environment.variables.size() >= kMost) continue;
+    if (!known::is_setting(name) || environment.variables.size() >= kMax) continue;
     environment.variables.emplace_back(name, value.substr(0, kLongest));
   }
   environment.variables_known = !all.empty();

@@ -128,9 +128,9 @@ const RankSnapshot* rank_with(const JobSnapshot& job, Pid pid) {
 // What py-spy shows of a path: the part below the outermost directory that is a Python package. The file systems are
 // asked for all of them at once, and not waited for.
 std::map<std::string, std::string> short_names(std::vector<std::string> files, Pid pid, Clock::duration limit) {
-  constexpr std::size_t kMostFiles = 4096;
+  constexpr std::size_t kMaxFiles = 4096;
   constexpr int kDeepest = 64;
-  if (files.size() > kMostFiles) files.resize(kMostFiles);
+  if (files.size() > kMaxFiles) files.resize(kMaxFiles);
   auto found = unattended<std::map<std::string, std::string>>(
       [files, pid] {
         const std::string root = pid == 0 ? std::string() : fmt::format("/proc/{}/root", pid);

@@ -33,7 +33,7 @@ constexpr int kLooksAtHang = 3;
 constexpr std::chrono::seconds kLongestLook{120}, kLongestSearch{30};
 constexpr std::chrono::seconds kBetweenLooks{5};    // at most
 constexpr std::chrono::seconds kBetweenEvents{30};  // of one kind: the ranks of a job that crashes end one by one
-constexpr std::size_t kMostEventsInAnHour = 12;
+constexpr std::size_t kMaxEventsInAnHour = 12;
 // A rank's wait for what does not answer is as long as the look may be.
 constexpr std::chrono::seconds kTimeoutOfLook{20};
 constexpr int kPeriodsPerSearchOfChildren = 12;
@@ -304,7 +304,7 @@ class Watch {
     const bool too_soon = std::any_of(events_.begin(), events_.end(), [&](const auto& other) {
       return other.first == event && now - other.second < kBetweenEvents;
     });
-    if (too_soon || events_.size() >= kMostEventsInAnHour) return false;
+    if (too_soon || events_.size() >= kMaxEventsInAnHour) return false;
     events_.emplace_back(event, now);
     return true;
   }

@@ -45,11 +45,11 @@ bool use_color(const Options& options) {
 int report_width(const Options& options) {
   const int kFixed = report::TextOptions().width;
   // Below this a stack's functions and files are cut to nothing; above it the eye loses the line.
-  constexpr int kLeast = 60, kMost = 200;
+  constexpr int kLeast = 60, kMax = 200;
   if (!is_on_terminal(options)) return kFixed;
   auto columns = stated_columns();
   if (!columns) columns = terminal_columns();
-  return columns ? std::clamp(*columns, kLeast, kMost) : kFixed;
+  return columns ? std::clamp(*columns, kLeast, kMax) : kFixed;
 }
 
 }  // namespace rankstacks::cli

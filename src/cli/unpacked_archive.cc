@@ -20,7 +20,7 @@
 namespace rankstacks::cli {
 namespace {
 
-constexpr std::size_t kMostMembers = 4096;  // captures of one machine
+constexpr std::size_t kMaxMembers = 4096;  // captures of one machine
 
 Error failed(const std::string& subject, const char* what) {
   return {.code = errno == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable,
@@ -78,7 +78,7 @@ Result<UnpackedArchive> UnpackedArchive::open(const std::string& path, const Dea
     return fail({.code = ErrorCode::kMalformed, .subject = path, .what = "the archive is empty"});
   const auto mapped = MappedFile::map(file->get(), static_cast<std::size_t>(status.st_size));
   if (!mapped) return fail(failed(path, "cannot map"));
-  const auto files = small_core::read_tar(mapped->bytes(), path, kMostMembers);
+  const auto files = small_core::read_tar(mapped->bytes(), path, kMaxMembers);
   if (!files) return fail(files.error());
   if (files->empty())
     return fail(

@@ -25,7 +25,7 @@ namespace {
 using Lines = std::vector<std::string>;
 using report::sanitize;
 
-constexpr std::size_t kMostLines = 8;  // of a section whose whole is in the JSON form
+constexpr std::size_t kMaxLines = 8;  // of a section whose whole is in the JSON form
 constexpr std::size_t kWordColumn = 11, kRoleColumn = 15, kRanksColumn = 22;
 
 std::string padded(std::string text, std::size_t columns) {
@@ -66,11 +66,11 @@ class Text {
   }
   void title(const std::string& text) { lines_.push_back(style_.strong(text)); }
 
-  // At most kMostLines lines of a section.
+  // At most kMaxLines lines of a section.
   void section(const std::string& name, Lines lines) {
     if (lines.empty()) return;
     title(name);
-    const std::size_t shown = lines.size() > kMostLines && !all_threads_ ? kMostLines - 1 : lines.size();
+    const std::size_t shown = lines.size() > kMaxLines && !all_threads_ ? kMaxLines - 1 : lines.size();
     for (std::size_t i = 0; i < shown; ++i) add(lines[i]);
     if (shown < lines.size())
       add(fmt::format("  ... and {}", report::times(lines.size() - shown, "more line", "more lines")));

@@ -33,10 +33,10 @@ std::optional<std::pair<std::string, int>> axis_of(std::string_view word) {
   if (digits == 0 || digits == std::string_view::npos) return std::nullopt;
   const std::string_view name = word.substr(0, digits);
   if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) return std::nullopt;
-  constexpr int kMost = 1'000'000;
+  constexpr int kMax = 1'000'000;
   int place = 0;
   const auto [end, error] = std::from_chars(word.data() + digits, word.data() + word.size(), place);
-  if (error != std::errc() || end != word.data() + word.size() || place > kMost) return std::nullopt;
+  if (error != std::errc() || end != word.data() + word.size() || place > kMax) return std::nullopt;
   return std::pair(std::string(name), place);
 }
 

@@ -45,10 +45,10 @@ void close_everything() {
 #ifdef SYS_close_range
   if (syscall(SYS_close_range, 0u, ~0u, 0u) == 0) return;
 #endif
-  constexpr int kMost = 65536;
+  constexpr int kMax = 65536;
   rlimit limit{};
   const int open =
-      getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kMost ? static_cast<int>(limit.rlim_cur) : kMost;
+      getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kMax ? static_cast<int>(limit.rlim_cur) : kMax;
   for (int file = 0; file < open; ++file) close(file);
 }
 

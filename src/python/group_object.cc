@@ -12,7 +12,7 @@ constexpr std::size_t kWord = sizeof(Address);
 constexpr std::size_t kFirstRank = 2 * kWord, kLastRank = 5 * kWord, kRead = 14 * kWord;
 // Where pg_desc_ may be, from rank_ on.
 constexpr std::size_t kFirstDescription = 2 * kWord, kLastDescription = 3 * kWord;
-constexpr std::size_t kLongestDescription = 256, kMostCapacity = 1u << 16;
+constexpr std::size_t kLongestDescription = 256, kMaxCapacity = 1u << 16;
 
 // What new_group() stores if it is given no description: distributed_c10d.py, 2.4 on.
 constexpr std::string_view kNoDescription = "undefined";
@@ -36,7 +36,7 @@ std::optional<std::string> string_at(const target::Target& target, Address objec
   if (text == object + at + 2 * kWord) {
     if (size >= kInPlace) return std::nullopt;
   } else if (const auto capacity = value_at<std::uint64_t>(bytes, at + 2 * kWord);
-             capacity < kInPlace || capacity < size || capacity > kMostCapacity) {
+             capacity < kInPlace || capacity < size || capacity > kMaxCapacity) {
     return std::nullopt;
   }
   std::string read(size + 1, '\0');

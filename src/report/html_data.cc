@@ -32,7 +32,7 @@ namespace rankstacks::report {
 namespace {
 
 constexpr int kNone = HtmlTables::kNone;
-constexpr std::size_t kMostWaitGroups = 80;  // more could not be read on a screen
+constexpr std::size_t kMaxWaitGroups = 80;  // more could not be read on a screen
 constexpr std::size_t kGpuColumns = 200;
 
 // The indices of the texts that are not empty.
@@ -266,8 +266,8 @@ class HtmlData {
       numbers.push_back(thread.tid - before);
       numbers.push_back(thread_kind(r, t));
       before = thread.tid;
-      constexpr double kMost = 2e9;
-      times.push_back(thread.cpu_ms ? static_cast<int>(std::clamp(std::round(*thread.cpu_ms), 0.0, kMost)) : kNone);
+      constexpr double kMax = 2e9;
+      times.push_back(thread.cpu_ms ? static_cast<int>(std::clamp(std::round(*thread.cpu_ms), 0.0, kMax)) : kNone);
       timed = timed || thread.cpu_ms;
     }
     json_.key("threads"), json_.raw(json_numbers(numbers));
@@ -275,7 +275,7 @@ class HtmlData {
   }
 
   void waits() {
-    const WaitGroups waits = group_waits(job_, analysis_, kMostWaitGroups);
+    const WaitGroups waits = group_waits(job_, analysis_, kMaxWaitGroups);
     json_.key("waits");
     json_.open('{', true);
     json_.key("left_out"), json_.number(waits.left_out);

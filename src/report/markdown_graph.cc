@@ -20,7 +20,7 @@ std::string label_of(const WaitGroup& group) {
 }  // namespace
 
 std::string markdown_graph(const JobSnapshot& job, const analyzers::Analysis& analysis) {
-  const WaitGroups waits = group_waits(job, analysis, kMostNodes);
+  const WaitGroups waits = group_waits(job, analysis, kMaxNodes);
   // A part of many nodes tells nothing; the chain's does.
   std::vector<bool> shown(waits.groups.size(), true);
   if (waits.left_out > 0)

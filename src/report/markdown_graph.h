@@ -8,8 +8,8 @@
 namespace rankstacks::report {
 
 // A block of code in Mermaid's language: the whole graph, or the chains of the suspects, or "", whichever has at most
-// `kMostNodes` nodes. Suspects have a red border.
-inline constexpr std::size_t kMostNodes = 20;
+// `kMaxNodes` nodes. Suspects have a red border.
+inline constexpr std::size_t kMaxNodes = 20;
 std::string markdown_graph(const JobSnapshot& job, const analyzers::Analysis& analysis);
 
 }  // namespace rankstacks::report

@@ -159,11 +159,10 @@ class MarkdownText {
   // The ranks to show in full: few, and those that tell most.
   std::vector<std::size_t> telling_ranks() const {
     if (!options_.ranks.empty()) return options_.ranks;
-    constexpr std::size_t kMost = 4;
+    constexpr std::size_t kMax = 4;
     std::vector<std::size_t> ranks;
     const auto add = [&](std::size_t rank) {
-      if (rank < job_.ranks.size() && ranks.size() < kMost &&
-          std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+      if (rank < job_.ranks.size() && ranks.size() < kMax && std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
         ranks.push_back(rank);
     };
     for (const analyzers::Suspect& suspect : analysis_.verdict.suspects) add(suspect.rank);

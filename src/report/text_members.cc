@@ -28,7 +28,7 @@ std::string join(const std::set<std::string>& words, std::string_view between) {
 // "rank 2 handles ValueError raised in step at x.py:7, ranks 0-1,3 handle RuntimeError": the exception that the fewest
 // ranks handle comes first.
 std::string describe_who_handles(const JobSnapshot& job, std::map<std::string, std::vector<std::size_t>>& ranks_of) {
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMax = 3;
   std::vector<std::pair<std::string, std::vector<std::size_t>>> all;
   for (auto& [exception, ranks] : ranks_of) {
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
@@ -37,10 +37,10 @@ std::string describe_who_handles(const JobSnapshot& job, std::map<std::string, s
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::string text;
-  for (std::size_t i = 0; i < std::min(all.size(), kMost); ++i)
+  for (std::size_t i = 0; i < std::min(all.size(), kMax); ++i)
     text += fmt::format("{}{} {} {}", i == 0 ? "" : ", ", name_ranks(job, all[i].second, 6),
                         all[i].second.size() == 1 ? "handles" : "handle", all[i].first);
-  return all.size() > kMost ? fmt::format("{}, {} more", text, all.size() - kMost) : text;
+  return all.size() > kMax ? fmt::format("{}, {} more", text, all.size() - kMax) : text;
 }
 
 }  // namespace

@@ -117,8 +117,8 @@ Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, cons
   for (std::string& line : wrap(totals(job), width, 2)) lines.push_back(std::move(line));
   if (const std::string versions = sanitize(analyzers::describe_versions(job)); !versions.empty())
     for (std::string& line : wrap("versions: " + versions, width, 2)) lines.push_back(std::move(line));
-  constexpr std::size_t kMostDifferences = 6;
-  for (const std::string& difference : difference_lines(job, analysis, kMostDifferences))
+  constexpr std::size_t kMaxDifferences = 6;
+  for (const std::string& difference : difference_lines(job, analysis, kMaxDifferences))
     for (std::string& line : wrap("differs: " + difference, width, 4)) lines.push_back(std::move(line));
   return lines;
 }
@@ -151,7 +151,7 @@ namespace {
 
 // Groups whose ranks differ in what the Flight Recorder has written down: who is at which number.
 Lines record_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMax = 8;
   Lines lines;
   for (const analyzers::RecordedDifference& difference : analyzers::recorded_differences(job))
     for (const analyzers::RecordedPosition& position : difference.positions)
@@ -159,9 +159,9 @@ Lines record_lines(const JobSnapshot& job, const TextStyle& style, std::size_t w
           "  " + sanitize(fmt::format("{}: {} {}", difference.group, name_ranks(job, position.ranks), position.text)),
           width));
   if (lines.empty()) return lines;
-  if (lines.size() > kMost) {
-    const std::size_t left_out = lines.size() - (kMost - 1);
-    lines.resize(kMost - 1);
+  if (lines.size() > kMax) {
+    const std::size_t left_out = lines.size() - (kMax - 1);
+    lines.resize(kMax - 1);
     lines.push_back(fmt::format("  ... and {} in the JSON report", times(left_out, "more line", "more lines")));
   }
   lines.insert(lines.begin(), style.strong("Flight Recorder"));

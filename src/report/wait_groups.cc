@@ -29,8 +29,8 @@ class Grouping {
     first_classes();
     // Each round distinguishes nodes by what they wait for. A chain of n nodes takes n rounds to settle; where it is
     // not settled after these, some nodes stay merged whose waits differ only far away.
-    constexpr int kMostRounds = 16;
-    for (int round = 0; round < kMostRounds && refine(); ++round) continue;
+    constexpr int kMaxRounds = 16;
+    for (int round = 0; round < kMaxRounds && refine(); ++round) continue;
   }
 
   WaitGroups groups(std::size_t most) {

@@ -11,12 +11,12 @@ namespace rankstacks::small_core {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMostOfNotes = 64u << 10;    // as much of a module's notes as is read of a core
-constexpr std::uint64_t kMostOfDynamic = 64u << 10;  // a library has some 40 entries of 16 bytes
-constexpr std::uint64_t kMostOfLoader = 1u << 20;    // the dynamic linker's own data: 12 KB in glibc 2.36
-constexpr std::uint64_t kMostOfVdso = 64u << 10;     // 8 KB in Linux 6.18
-constexpr std::uint64_t kMostOfModule = 4u << 20;    // read-only segments of a module whose file may be gone
-constexpr std::uint64_t kMostOfAllModules = 32u << 20;
+constexpr std::uint64_t kMaxNotes = 64u << 10;    // as much of a module's notes as is read of a core
+constexpr std::uint64_t kMaxDynamic = 64u << 10;  // a library has some 40 entries of 16 bytes
+constexpr std::uint64_t kMaxLoader = 1u << 20;    // the dynamic linker's own data: 12 KB in glibc 2.36
+constexpr std::uint64_t kMaxVdso = 64u << 10;     // 8 KB in Linux 6.18
+constexpr std::uint64_t kMaxModule = 4u << 20;    // read-only segments of a module whose file may be gone
+constexpr std::uint64_t kMaxAllModules = 32u << 20;
 constexpr std::uint64_t kInitialBlock = 256u << 10;  // arguments and environment, at the top of the main stack
 // glibc's struct pthread at the thread pointer (2,304 bytes in 2.36), and the static TLS below it.
 constexpr std::uint64_t kRedZone = 128;  // below the stack pointer (System V ABI, AMD64)
@@ -57,7 +57,7 @@ class Batch {
 std::vector<Elf64_Phdr> headers_at(const target::Target& target, Address start) {
   const auto header = target.read_value<Elf64_Ehdr>(start);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phentsize != sizeof(Elf64_Phdr) ||
-      header->e_phnum == PN_XNUM || header->e_phoff > kMostOfDynamic)
+      header->e_phnum == PN_XNUM || header->e_phoff > kMaxDynamic)
     return {};
   std::vector<Elf64_Phdr> segments(header->e_phnum);
   if (!target.read_exact(start + header->e_phoff, std::as_writable_bytes(std::span(segments)))) return {};
@@ -78,9 +78,9 @@ void add_module(const target::Target& target, const target::Module& module, std:
   const bool whole = may_be_gone(target, module);
   for (const Elf64_Phdr& p : headers_at(target, module.range.start)) {
     const Address at = module.to_address(p.p_vaddr);
-    if (p.p_type == PT_NOTE) batch.add(at, std::min(p.p_filesz, kMostOfNotes));
+    if (p.p_type == PT_NOTE) batch.add(at, std::min(p.p_filesz, kMaxNotes));
     if (!whole || p.p_type != PT_LOAD || (p.p_flags & PF_W) != 0) continue;
-    if (p.p_filesz > std::min(kMostOfModule, left)) continue;
+    if (p.p_filesz > std::min(kMaxModule, left)) continue;
     left -= p.p_filesz;
     batch.add(at, p.p_filesz);
   }
@@ -92,7 +92,7 @@ void add_process(const target::Target& target, const target::AuxiliaryVector& au
   const auto name = target::value_of(auxv, AT_EXECFN);
   for (const target::Mapping& m : target.mappings()) {
     if (module != nullptr && m.writable && module->range.contains(m.range.start))
-      batch.add_changeable(m.range.start, std::min(m.range.size(), kMostOfLoader));
+      batch.add_changeable(m.range.start, std::min(m.range.size(), kMaxLoader));
     if (name && m.range.contains(*name)) {
       const std::uint64_t size = std::min(m.range.size(), kInitialBlock);
       batch.add_changeable(m.range.end - size, size);
@@ -115,13 +115,13 @@ std::vector<Range> changeable_parts(const target::ModuleMap& modules) {
   std::vector<Range> parts;
   for (const target::Module& module : modules.all()) {
     if (module.path == "[vdso]") {
-      parts.push_back({module.range.start, module.range.start + std::min(module.range.size(), kMostOfVdso)});
+      parts.push_back({module.range.start, module.range.start + std::min(module.range.size(), kMaxVdso)});
     } else if (!module.image) {
       parts.push_back({module.range.start, module.range.start + kPage});
     } else {
       for (const Elf64_Phdr& p : module.image->segments())
         if (const Address at = module.to_address(p.p_vaddr); p.p_type == PT_DYNAMIC && module.range.contains(at))
-          parts.push_back({at, at + std::min(p.p_memsz, kMostOfDynamic)});
+          parts.push_back({at, at + std::min(p.p_memsz, kMaxDynamic)});
     }
   }
   return parts;
@@ -139,7 +139,7 @@ void read_process_memory(const target::Target& target, const target::AuxiliaryVe
 
 void read_module_headers(const target::Target& target) {
   Batch batch(target);
-  std::uint64_t left = kMostOfAllModules;
+  std::uint64_t left = kMaxAllModules;
   for (const target::Module& module : target.modules().all()) add_module(target, module, left, batch);
 }
 

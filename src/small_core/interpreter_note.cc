@@ -8,8 +8,8 @@
 namespace rankstacks::small_core {
 namespace {
 
-constexpr std::size_t kLeastBytes = 36;    // of an interpreter whose texts are empty
-constexpr std::uint32_t kMostOfThem = 64;  // find_python_runtime() finds no more
+constexpr std::size_t kLeastBytes = 36;     // of an interpreter whose texts are empty
+constexpr std::uint32_t kMaxRuntimes = 64;  // find_python_runtime() finds no more
 
 }  // namespace
 
@@ -30,7 +30,7 @@ std::vector<std::byte> write_interpreters(std::span<const python::RuntimeCandida
 std::vector<python::RuntimeCandidate> read_interpreters(std::span<const std::byte> body) {
   std::vector<python::RuntimeCandidate> candidates;
   NoteReader note(body);
-  const std::uint32_t count = std::min(note.get_count(kLeastBytes), kMostOfThem);
+  const std::uint32_t count = std::min(note.get_count(kLeastBytes), kMaxRuntimes);
   for (std::uint32_t i = 0; i < count; ++i) {
     python::RuntimeCandidate candidate;
     candidate.module = note.get_text();

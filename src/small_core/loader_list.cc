@@ -10,8 +10,8 @@
 namespace rankstacks::small_core {
 namespace {
 
-constexpr std::uint64_t kMostOfDynamic = 64u << 10;  // a program has some 30 entries of 16 bytes
-constexpr std::size_t kMostModules = 8192, kLongestName = 4096;
+constexpr std::uint64_t kMaxDynamic = 64u << 10;  // a program has some 30 entries of 16 bytes
+constexpr std::size_t kMaxModules = 8192, kLongestName = 4096;
 
 // struct r_debug (from glibc 2.35 on r_debug_extended, if its version is 2 or more) and struct link_map, <link.h>.
 struct List {
@@ -37,13 +37,13 @@ class Walk {
     for (const Elf64_Phdr& p : segments)
       if (p.p_type == PT_PHDR) bias = *headers - p.p_vaddr;
     for (const Elf64_Phdr& p : segments)
-      if (p.p_type == PT_DYNAMIC) return list_of(p.p_vaddr + bias, std::min(p.p_memsz, kMostOfDynamic));
+      if (p.p_type == PT_DYNAMIC) return list_of(p.p_vaddr + bias, std::min(p.p_memsz, kMaxDynamic));
     return std::nullopt;
   }
 
   // Of a list of version 2, further lists follow: one for each namespace of dlmopen().
   void read_lists(Address list) {
-    while (list != 0 && met_.size() < kMostModules && met_.insert(list).second) {
+    while (list != 0 && met_.size() < kMaxModules && met_.insert(list).second) {
       const auto head = value<List>(list);
       if (!head) return;
       read_entries(head->map);
@@ -68,7 +68,7 @@ class Walk {
   }
 
   void read_entries(Address at) {
-    while (at != 0 && met_.size() < kMostModules && met_.insert(at).second) {
+    while (at != 0 && met_.size() < kMaxModules && met_.insert(at).second) {
       const auto entry = value<Entry>(at);
       if (!entry) return;
       read_name(entry->name);

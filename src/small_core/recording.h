@@ -43,7 +43,7 @@ class Recording {
   // After keep().
   KeptProcess& kept() { return kept_; }
 
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
 
  private:
   Recording(target::Target& target, target::AuxiliaryVector auxv);

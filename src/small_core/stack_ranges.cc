@@ -12,8 +12,8 @@ constexpr std::uint64_t kRedZone = 128;  // below the stack pointer (System V AB
 constexpr std::uint64_t kToTheEnd = 1u << 20;
 constexpr std::uint64_t kBehindFrames = 64u << 10;  // behind the outermost frame of a deeper one
 constexpr std::uint64_t kWithoutEnd = 1u << 20;     // of a stack that could not be unwound to its end
-constexpr std::uint64_t kMostOfStack = 64u << 20;   // as much as is copied of a live one
-constexpr std::uint64_t kMostOfFrame = 8u << 20;
+constexpr std::uint64_t kMaxStack = 64u << 20;      // as much as is copied of a live one
+constexpr std::uint64_t kMaxFrame = 8u << 20;
 
 const target::Mapping* mapping_of(const target::Target& target, Address a) {
   const auto mappings = target.mappings();
@@ -40,7 +40,7 @@ class StackOfThread {
     if (mapping->range.end - start <= kToTheEnd) end = mapping->range.end;
     else if (stack.end == StackEnd::kComplete) end += kBehindFrames;
     else end += kWithoutEnd;
-    put(start, std::min({end, mapping->range.end, start + kMostOfStack}));
+    put(start, std::min({end, mapping->range.end, start + kMaxStack}));
   }
 
  private:
@@ -48,7 +48,7 @@ class StackOfThread {
     const target::Mapping* mapping = mapping_of(target_, frame.sp);
     if (mapping == nullptr) return;
     Address end = frame.sp + kPage;
-    if (mapping->range.contains(frame.cfa) && frame.cfa > frame.sp && frame.cfa - frame.sp < kMostOfFrame)
+    if (mapping->range.contains(frame.cfa) && frame.cfa > frame.sp && frame.cfa - frame.sp < kMaxFrame)
       end = std::max(end, frame.cfa + kPage);
     if (mapping->range.end - frame.sp <= kToTheEnd) end = mapping->range.end;
     put(std::max(mapping->range.start, frame.sp - kRedZone), std::min(end, mapping->range.end));

@@ -13,7 +13,7 @@ constexpr std::uint32_t kNoText = ~std::uint32_t{0};
 constexpr std::int32_t kNoLine = std::numeric_limits<std::int32_t>::min();
 constexpr std::size_t kModuleBytes = 8, kAddressBytes = 12, kLocationBytes = 13;
 // What addresses refer to is copied, and a damaged note may refer to a long text over and over.
-constexpr std::size_t kMostText = 64u << 20, kLongestText = 64u << 10, kMostInlined = 256;
+constexpr std::size_t kMaxText = 64u << 20, kLongestText = 64u << 10, kMaxInlined = 256;
 
 // Every text once, by its number.
 class Texts {
@@ -50,7 +50,7 @@ std::optional<std::string> text_of(std::uint32_t number, const std::vector<std::
 
 std::vector<symbolizers::SourceLocation> read_locations(NoteReader& from, const std::vector<std::string>& texts) {
   const std::size_t count = from.get_count(kLocationBytes);
-  std::vector<symbolizers::SourceLocation> locations(std::min(count, kMostInlined));
+  std::vector<symbolizers::SourceLocation> locations(std::min(count, kMaxInlined));
   for (symbolizers::SourceLocation& location : locations) {
     location.function = text_of(from.get<std::uint32_t>(), texts);
     location.file = text_of(from.get<std::uint32_t>(), texts);
@@ -105,7 +105,7 @@ NotedSymbols read_symbols(std::span<const std::byte> body) {
       auto locations = read_locations(note, texts);
       for (const auto& location : locations)
         text_bytes += location.function.value_or("").size() + location.file.value_or("").size();
-      if (!note.is_sound() || text_bytes > kMostText) return symbols;
+      if (!note.is_sound() || text_bytes > kMaxText) return symbols;
       if (!locations.empty()) of_module.try_emplace(vaddr, std::move(locations));
     }
   }

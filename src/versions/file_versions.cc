@@ -9,11 +9,11 @@
 namespace rankstacks::versions {
 namespace {
 
-constexpr std::size_t kMostSearched = std::size_t{32} << 20;
+constexpr std::size_t kMaxSearched = std::size_t{32} << 20;
 constexpr std::size_t kLongestText = 64u << 10;  // of METADATA: its headers come first, long descriptions follow
 
 std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kMostSearched)};
+  return {reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kMaxSearched)};
 }
 
 // The read-only data: .rodata, or, without section headers (a file read back from memory), the segments that can be
@@ -81,12 +81,12 @@ FileVersion version_in_file(const known::ComponentRule& first, const elf::Image&
 }
 
 Packages read_packages(const RootDirectory& root, const std::string& site_directory) {
-  constexpr std::size_t kMostNames = 16384, kMostFiles = 64;
+  constexpr std::size_t kMaxNames = 16384, kMaxFiles = 64;
   Packages packages;
   std::size_t files = 0;
-  for (const std::string& name : root.names(site_directory, kMostNames)) {
+  for (const std::string& name : root.names(site_directory, kMaxNames)) {
     const std::string package = package_of_metadata_name(name);
-    if (package.empty() || !is_wanted(package) || ++files > kMostFiles) continue;
+    if (package.empty() || !is_wanted(package) || ++files > kMaxFiles) continue;
     const std::string path = site_directory + "/" + name;
     std::optional<std::string> text = root.read(path + "/METADATA", kLongestText);
     if (!text) text = root.read(path + "/PKG-INFO", kLongestText);

@@ -130,7 +130,7 @@ std::string status_value(std::string_view text, std::string_view name) {
 }
 
 std::vector<int> parse_number_list(std::string_view text) {
-  constexpr int kMost = 65536;
+  constexpr int kMax = 65536;
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
   std::vector<int> numbers;
   while (!text.empty()) {
@@ -139,9 +139,9 @@ std::vector<int> parse_number_list(std::string_view text) {
     const std::size_t dash = item.find('-');
     const auto first = number_of<int>(item.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : number_of<int>(item.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first || *last >= kMost) return {};
+    if (!first || !last || *first < 0 || *last < *first || *last >= kMax) return {};
     for (int n = *first; n <= *last; ++n) numbers.push_back(n);
-    if (numbers.size() > static_cast<std::size_t>(kMost)) return {};
+    if (numbers.size() > static_cast<std::size_t>(kMax)) return {};
   }
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
@@ -179,13 +179,13 @@ std::string kernel_of_notes(std::span<const std::byte> notes) {
 }
 
 std::vector<CgroupPlace> cgroup_places(std::string_view text) {
-  constexpr std::size_t kMost = 32;
+  constexpr std::size_t kMax = 32;
   const std::string mount = "/sys/fs/cgroup";
   std::vector<CgroupPlace> places;
   each_line(text, [&](std::string_view line) {
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
-    if (second == std::string_view::npos || places.size() >= kMost) return;
+    if (second == std::string_view::npos || places.size() >= kMax) return;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const std::string path(line.substr(second + 1));
     if (!path.starts_with('/') || (path + "/").find("/../") != std::string::npos) return;

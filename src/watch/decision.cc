@@ -16,8 +16,8 @@ constexpr double kLongerPause = 1.5;
 // long checkpoint is no hang.
 constexpr double kPartOfTimeout = 0.25;
 // No look is put off for longer than this part of the timeout.
-constexpr double kMostOfTimeout = 0.5;
-constexpr int kMostDoublings = 5;
+constexpr double kMaxPartOfTimeout = 0.5;
+constexpr int kMaxDoublings = 5;
 
 }  // namespace
 
@@ -27,20 +27,20 @@ Seconds Decision::stood_for() const {
   return before_ && standing_ != Standing::kMoving ? before_->at - since_[index_of(standing_)] : Seconds(0);
 }
 
-Seconds Decision::patience(Standing standing) const {
+Seconds Decision::time_until_look(Standing standing) const {
   const bool known = std::all_of(ranks_.begin(), ranks_.end(), [](const Rhythm& rank) { return rank.is_known(); });
   Seconds least = std::max(2 * settings_.period, kLongerPause * longest_pause_ + settings_.period);
   if (!known) least = std::max({least, kBeforeRhythm, kPeriodsBeforeRhythm * settings_.period});
   if (standing != Standing::kAll) least = std::max(least, kPartOfTimeout * settings_.timeout);
-  least *= static_cast<double>(1 << std::min(healthy_looks_, kMostDoublings));
-  return std::min(least, std::max(kMostOfTimeout * settings_.timeout, 2 * settings_.period));
+  least *= static_cast<double>(1 << std::min(healthy_looks_, kMaxDoublings));
+  return std::min(least, std::max(kMaxPartOfTimeout * settings_.timeout, 2 * settings_.period));
 }
 
 Seconds Decision::margin() const {
   constexpr Seconds kForLook{15};
-  constexpr double kPeriods = 2, kPart = 0.05, kMostPart = 0.25;
+  constexpr double kPeriods = 2, kPart = 0.05, kMaxPart = 0.25;
   return std::min(std::max({kPeriods * settings_.period, kForLook, kPart * settings_.timeout}),
-                  kMostPart * settings_.timeout);
+                  kMaxPart * settings_.timeout);
 }
 
 Action Decision::ended(std::size_t rank) {
@@ -104,7 +104,7 @@ Action Decision::next(const Reading& reading) {
     return Action::kBeforeTimeout;
   }
   const Seconds since_look = looked_at_ ? now - *looked_at_ : stood;
-  return std::min(stood, since_look) >= patience(standing) ? Action::kLightLook : Action::kNone;
+  return std::min(stood, since_look) >= time_until_look(standing) ? Action::kLightLook : Action::kNone;
 }
 
 Action Decision::looked(Seen seen) {

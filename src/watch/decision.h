@@ -1,7 +1,7 @@
 // Decides, from one reading of the counters after the other, when a job is looked at. Knows no process and no clock:
 // what it is given is all that it uses.
 //
-//     watching ── stands for longer than its rhythm ──> light look ── healthy ──> watching, and more patient
+//     watching ── stands for longer than its rhythm ──> light look ── healthy ──> watching, looks less often
 //        ^                                                  └── it stands ──> full looks, report ──> hung
 //        └──────────────── it moves again ──────────────────────────────────────────────────────────┘  └─> one look
 //                                                                                                just before the timeout
@@ -56,7 +56,7 @@ class Decision {
   // For how long it has stood, at the last reading.
   Seconds stood_for() const;
   // How long it may stand as it does now until it is looked at.
-  Seconds patience(Standing standing) const;
+  Seconds time_until_look(Standing standing) const;
 
  private:
   static constexpr std::size_t kStandings = 4;

@@ -19,9 +19,9 @@
 namespace rankstacks::watch {
 namespace {
 
-constexpr std::size_t kMostThreads = 16'384;  // of one process
-constexpr std::size_t kMostChildren = 4'096;  // of the whole job
-constexpr std::size_t kLongestFile = 4'096;   // stat, schedstat and io are shorter
+constexpr std::size_t kMaxThreads = 16'384;  // of one process
+constexpr std::size_t kMaxChildren = 4'096;  // of the whole job
+constexpr std::size_t kLongestFile = 4'096;  // stat, schedstat and io are shorter
 
 struct CloseDirectory {
   void operator()(DIR* directory) const { closedir(directory); }
@@ -61,7 +61,7 @@ std::int64_t runs_of_threads(int directory, std::array<char, kLongestFile>& buff
   const int tasks = openat(directory, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, CloseDirectory> listing(tasks < 0 ? nullptr : fdopendir(tasks));
   std::int64_t runs = 0;
-  for (std::size_t n = 0; listing && n < kMostThreads;) {
+  for (std::size_t n = 0; listing && n < kMaxThreads;) {
     const dirent* entry = readdir(listing.get());
     if (entry == nullptr) break;
     if (entry->d_name[0] == '.') continue;
@@ -115,7 +115,7 @@ void ProcessReader::find_children() {
         others.emplace(pid, std::move(*stat));
   for (bool found = true; found;) {
     found = false;
-    for (auto other = others.begin(); other != others.end() && processes_.size() < ranks_ + kMostChildren;) {
+    for (auto other = others.begin(); other != others.end() && processes_.size() < ranks_ + kMaxChildren;) {
       const auto parent = rank_of.find(other->second.parent);
       if (parent == rank_of.end() || other->first == getpid()) {
         ++other;

@@ -47,7 +47,7 @@ void Rhythm::learn(const Rates& rates) {
   const auto features = features_of(rates);
   for (std::size_t f = 0; f < kFeatures; ++f) {
     std::vector<double>& periods = periods_[f];
-    if (periods.size() == kMost) periods[learned_ % kMost] = features[f];
+    if (periods.size() == kMax) periods[learned_ % kMax] = features[f];
     else periods.push_back(features[f]);
     std::vector<double> sorted = periods;
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);

@@ -34,7 +34,7 @@ class Rhythm {
   // Enough periods to know what is usual.
   bool is_known() const { return learned_ >= kLeast; }
 
-  static constexpr std::size_t kLeast = 6, kMost = 64;  // periods
+  static constexpr std::size_t kLeast = 6, kMax = 64;  // periods
 
  private:
   enum Feature { kCpu, kRuns, kReads, kWrites, kFeatures };
@@ -43,7 +43,7 @@ class Rhythm {
   std::optional<double> usual(Feature feature) const;
   bool is_down(Feature feature, double rate) const;
 
-  std::array<std::vector<double>, kFeatures> periods_;  // the newest kMost
+  std::array<std::vector<double>, kFeatures> periods_;  // the newest kMax
   std::array<std::optional<double>, kFeatures> usual_;
   std::size_t learned_ = 0;
 };

@@ -122,10 +122,10 @@ TEST_CASE("a graph of more than 20 nodes is not drawn; the chain's is") {
     made.rank(r, 64, stack);
   }
   const analyzers::Analysis analysis = analyzers::analyze(made.job);
-  REQUIRE(analysis.waits.nodes().size() > kMostNodes);
+  REQUIRE(analysis.waits.nodes().size() > kMaxNodes);
   const std::string graph = markdown_graph(made.job, analysis);
   CHECK(graph.starts_with("```mermaid\ngraph LR\n"));
-  CHECK(std::count(graph.begin(), graph.end(), '[') <= static_cast<std::ptrdiff_t>(kMostNodes));
+  CHECK(std::count(graph.begin(), graph.end(), '[') <= static_cast<std::ptrdiff_t>(kMaxNodes));
 }
 
 TEST_CASE("sections share the room, and what is left out is said") {

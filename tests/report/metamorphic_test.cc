@@ -37,9 +37,9 @@ std::string in_words(const JobSnapshot& job, const analyzers::Verdict& verdict) 
 
 // Ranks whose GPUs answered, at most 4 of them.
 std::vector<std::size_t> that_answered(const JobSnapshot& job) {
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMax = 4;
   std::vector<std::size_t> found;
-  for (std::size_t r = 0; r < job.ranks.size() && found.size() < kMost; ++r)
+  for (std::size_t r = 0; r < job.ranks.size() && found.size() < kMax; ++r)
     if (std::any_of(job.ranks[r].gpus.begin(), job.ranks[r].gpus.end(),
                     [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); }))
       found.push_back(r);

@@ -179,10 +179,10 @@ def case_table_of_gpu_jobs(_):
         check(set(case.truth.culprits) <= set(range(case.ranks)), "%s: a culprit that is no rank" % case.name)
         check(bool(case.truth.culprits) == (case.truth.statuses[0] == "culprit"), "%s: %s" % (case.name, case.truth))
         check(set().union(*case.truth.culprits.values()) <= set(REASONS), "%s: %s" % (case.name, case.truth))
-    folders = os.pathsep.join(os.path.join(BENCH, name) for name in ("gpu_cases", "hang_cases"))
+    directories = os.pathsep.join(os.path.join(BENCH, name) for name in ("gpu_cases", "hang_cases"))
     for program in sorted({case.program for case in CASES}):
         listed = subprocess.run([sys.executable, "-c", "import %s as p; print(*p.CASES)" % program[:-len(".py")]], stdout=subprocess.PIPE, check=True,
-                                env=dict(os.environ, PYTHONPATH=folders, PYTHONDONTWRITEBYTECODE="1"), encoding="utf-8").stdout.split()
+                                env=dict(os.environ, PYTHONPATH=directories, PYTHONDONTWRITEBYTECODE="1"), encoding="utf-8").stdout.split()
         asked = {case.arguments[0] for case in CASES if case.program == program}
         check(asked == set(listed), "%s: without a case, or without a function: %r" % (program, asked ^ set(listed)))
     done = subprocess.run([os.path.join(BENCH, "gpu"), "--gpus", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)

@@ -41,7 +41,7 @@ TEST_CASE("the newest periods tell what is usual") {
   Rhythm rhythm = learned({.cpu = 1, .runs = 5000, .reads = 4000});
   const Rates evaluates{.cpu = 1, .runs = 100, .reads = 40};
   CHECK(rhythm.activity(evaluates) == Activity::kSpins);
-  for (std::size_t i = 0; i < Rhythm::kMost; ++i) rhythm.learn(evaluates);
+  for (std::size_t i = 0; i < Rhythm::kMax; ++i) rhythm.learn(evaluates);
   CHECK(rhythm.activity(evaluates) == Activity::kMoves);
 }
 
