@@ -284,8 +284,9 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
   }
   if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
     // A library's log that goes to a full pipe, a topology file on a file server that is gone: within a call for all
-    // ranks, but nothing that these could end.
-    if (known::waits_for_ranks(decided.rule->activity) && decided.rule->activity != known::Activity::kPeerWait &&
+    // ranks, but nothing that these could end. (A store may be a file.)
+    if ((decided.rule->activity == known::Activity::kCollective ||
+         decided.rule->activity == known::Activity::kPointToPoint) &&
         blocked_at_file(job_, thread)) {
       doing.activity = known::Activity::kFileIo;
       doing.frame = decided.frame;

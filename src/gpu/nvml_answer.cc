@@ -286,7 +286,8 @@ NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
   say(fmt::format("NVML: {} not answer within {}",
                   missing.empty() ? "the driver does" : gpu_list(missing) + (missing.size() == 1 ? " does" : " do"),
                   waited),
-      "the driver hangs, as it does where a GPU has fallen off its bus: dmesg | grep -i xid; a reboot brings it back");
+      "the driver is held up: for a while by what else asks it (a debugger, many processes that start), or for ever by "
+      "a GPU that has fallen off its bus: dmesg | grep -i xid; a reboot brings that back");
   return answer;
 }
 
