@@ -69,7 +69,7 @@ void LiveTarget::add_kernel_place(ThreadInfo& thread, LeavableThread& reader) {
 void LiveTarget::add_uninterruptible(ThreadInfo& thread, LeavableThread& reader) {
   add_kernel_place(thread, reader);
   std::optional<Registers> registers;
-  reader.blocking([&, pid = pid_, tid = thread.tid] { registers = proc::waiting_registers(pid, tid); });
+  reader.blocking([&, pid = pid_, tid = thread.tid] { registers = proc::standing_registers(pid, tid); });
   thread.registers = registers;
 }
 
@@ -94,7 +94,9 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
     ThreadInfo& thread = threads_[it->second];
     if (!s.stopped) {
       const bool has_ended = thread.state == 'Z' || thread.state == 'X';
-      thread.problem = has_ended ? "it has ended; the process continues in its other threads" : s.problem;
+      thread.problem = has_ended           ? "it has ended; the process continues in its other threads"
+                       : !can_stop_group() ? "its control group is frozen: not stopped"
+                                           : s.problem;
       continue;
     }
     ever_stopped_.insert(s.tid);
@@ -210,18 +212,18 @@ Result<proc::Stat> LiveTarget::prepared_process_now() {
   return *stat;
 }
 
-// The threads that have ended, and those in a wait that cannot be interrupted.
+// The threads that have ended, those in a wait that cannot be interrupted, and those of a group that is frozen so.
 std::vector<Tid> LiveTarget::threads_that_cannot_stop() {
   std::vector<Tid> cannot_stop;
   for (ThreadInfo& t : threads_) {
     // A thread is also in state D for the short time of a page fault: only one that stays in it cannot be stopped.
-    for (int tries = 0; t.state == 'D' && tries < kUninterruptibleTries; ++tries) {
+    for (int tries = 0; t.state == 'D' && can_stop_group() && tries < kUninterruptibleTries; ++tries) {
       const timespec pause{0, 1'000'000};
       nanosleep(&pause, nullptr);
       const auto now = proc::stat_of(pid_, t.tid);
       t.state = now ? now->state : 'X';
     }
-    if (t.state == 'D' || t.state == 'Z' || t.state == 'X') cannot_stop.push_back(t.tid);
+    if (!can_stop(t) || t.state == 'Z' || t.state == 'X') cannot_stop.push_back(t.tid);
   }
   return cannot_stop;
 }
@@ -241,14 +243,23 @@ Result<void> LiveTarget::capture(const std::function<void()>& walk, const CopyLi
                                  const StopChoice& choice) {
   if (const auto now = prepared_process_now(); !now) return fail(now.error());
   read_threads();
+  freeze_ = freeze_of(pid_, memory_tid_);
+  // What cannot be stopped is read with the proof that it stood still.
+  StopChoice possible = choice;
+  if (choice.policy == StopPolicy::kAlways && !can_stop_group()) possible.policy = StopPolicy::kAuto;
   // Of a thread that is not stopped, /proc does not tell all registers.
-  if (choice.policy != StopPolicy::kAlways && !keeps_raw_threads_) {
+  if (possible.policy != StopPolicy::kAlways && !keeps_raw_threads_) {
     Result<bool> captured = false;
-    run_and_release([&] { captured = capture_standing(walk, limits, choice); });
+    run_and_release([&] { captured = capture_standing(walk, limits, possible); });
     if (!captured) return fail(captured.error());
-    if (*captured) return {};
+    if (*captured) {
+      mark_frozen();
+      return {};
+    }
   }
-  return capture_stopped(walk, limits);
+  auto captured = capture_stopped(walk, limits);
+  if (captured) mark_frozen();
+  return captured;
 }
 
 // Of an attempt to do without a stop of all threads, nothing is used: it may even run another program since.

@@ -129,7 +129,7 @@ std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
     const auto info =
         std::find_if(threads_.begin(), threads_.end(), [&](const auto& t) { return t.tid == thread.tid; });
     // A stop does not reach it.
-    if (info != threads_.end() && info->state == 'D' && thread.registers) continue;
+    if (info != threads_.end() && !can_stop(*info) && thread.registers) continue;
     // Of a thread that a signal has stopped, /proc does not tell whether the call that it names is over.
     const bool by_signal = info != threads_.end() && info->state == 'T';
     if (!thread.registers || by_signal || standing.needed.contains(thread.tid)) wanted.push_back(thread.tid);

@@ -205,6 +205,13 @@ void LiveTarget::read_threads() {
   }
 }
 
+// Of the kernel's state, a frozen thread is in S or D, as if it waited for something. The process is read by then.
+void LiveTarget::mark_frozen() {
+  if (!freeze_ || !freeze_->is_complete) return;
+  for (ThreadInfo& thread : threads_)
+    if (thread.state != 'Z' && thread.state != 'X' && has_groups_of(pid_, thread.tid, memory_tid_)) thread.state = 'F';
+}
+
 const Mapping* LiveTarget::mapping_of(Address a) const {
   auto it = std::upper_bound(mappings_.begin(), mappings_.end(), a,
                              [](Address x, const Mapping& m) { return x < m.range.start; });

@@ -21,6 +21,7 @@
 #include "elf/image.h"
 #include "model/snapshot.h"
 #include "target/copied_memory.h"
+#include "target/freezer.h"
 #include "target/live_images.h"
 #include "target/module_list.h"
 #include "target/proc.h"
@@ -71,6 +72,11 @@ class LiveTarget final : public Target {
   // this target again.
   bool does_not_answer() const { return does_not_answer_; }
 
+  // Set if its control group is, or is being, frozen. Its threads that are frozen have the state 'F'.
+  const std::optional<Freeze>& freeze() const { return freeze_; }
+  // Whether ptrace can stop the thread: not one in state D, nor one that is frozen in the way of version 1.
+  bool can_stop(const ThreadInfo& thread) const { return thread.state != 'D' && can_stop_group(); }
+
   // What the limits of the capture cut off; if there is any, the rank is partial.
   const std::vector<Problem>& cuts() const { return cuts_; }
 
@@ -109,6 +115,8 @@ class LiveTarget final : public Target {
   void open_new_files();
   void make_modules();
   void read_threads();
+  void mark_frozen();
+  bool can_stop_group() const { return !freeze_ || freeze_->can_be_stopped(); }
   void add_kernel_place(ThreadInfo& thread, LeavableThread& reader);
   void add_uninterruptible(ThreadInfo& thread, LeavableThread& reader);
   void add_threads(const StoppedProcess& stopped);
@@ -178,6 +186,7 @@ class LiveTarget final : public Target {
   bool does_not_answer_ = false;
   std::vector<Problem> problems_, cuts_;
   std::optional<Problem> unreadable_;
+  std::optional<Freeze> freeze_;
   std::optional<Deadline> stopped_until_;
   mutable CopiedMemory memory_;
   ReadMethod method_ = ReadMethod::kStopped;
