@@ -72,6 +72,7 @@ void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyL
     return;
   }
   note_how(rank.snapshot, target);
+  drop_moved(rank);
   rank.stacks.clear();
   // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
   for (auto& call : rank.syscalls)

@@ -297,6 +297,8 @@ void LiveTarget::drop_moved(const Standing& standing) {
     if (has_ended(thread)) continue;
     ++dropped;
     thread.registers.reset();
+    thread.wchan.clear();
+    thread.kernel_stack.clear();
     thread.problem = why != standing.not_stopped.end() ? why->second : standing.placed ? kRan : kLate;
   }
   if (standing.placed && (dropped > 0 || !standing.same_threads))

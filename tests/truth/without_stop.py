@@ -1,4 +1,5 @@
 """What is read of processes that sleep, without stopping them: the same as with a stop, and nothing in them notices it."""
+import json
 import os
 import shutil
 import signal
@@ -108,6 +109,36 @@ def case_frame_pointers(directory):
         check(ends == ["complete"] * 5 + ["registers-unknown"], "ends: %r" % ends)
         check(never["status"] == "partial" and any("registers" in problem["message"] for problem in never["problems"]), "problems: %r" % never["problems"])
         check(ask(fixture) == 0, "EINTR")
+
+
+NAPS = """
+import json, os, sys, threading, time
+def naps():
+    while True:
+        time.sleep(0.0002)
+for _ in range(6):
+    threading.Thread(target=naps, daemon=True).start()
+print(json.dumps({"ready": True, "pid": os.getpid(), "runs": True}), flush=True)
+sys.stdin.read()
+"""
+
+
+def case_nothing_is_left_of_threads_that_ran(directory):
+    """With the stack of a thread that has run meanwhile goes all that was read of it: it was seen in a call that it is not in."""
+    with Fixture([sys.executable, "-c", NAPS]) as fixture:
+        ran = 0
+        for _ in range(5):
+            status, out, err = run_tool("attach", "--pids", fixture.pid, "--samples", 1, "--stop", "never", "--format", "json")
+            check(status in (0, 1), "status %d: %r" % (status, err))
+            rank = only_rank(json.loads(out), fixture.pid)
+            for thread in rank["threads"]:
+                if thread["frames"]:
+                    continue
+                ran += 1
+                left = {name: thread[name] for name in ("syscall", "python_thread", "gil", "python_lock", "joins", "lock_owner", "wchan", "kernel_stack") if thread.get(name)}
+                check(not left, "thread %d has no frames, and %r" % (thread["tid"], left))
+        check(ran > 0, "no thread ran")
+        print("%d readings of threads that ran" % ran)
 
 
 SPINS_AMONG_NAPS = """
