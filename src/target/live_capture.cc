@@ -134,6 +134,7 @@ void LiveTarget::read_stopped_process(LeavableThread& reader) {
 void LiveTarget::read_process(LeavableThread& reader) {
   // A library was loaded or a thread's stack mapped since prepare(). A wild pc or sp causes this once more, to no
   // effect. Files are opened when the process runs again; until then everything is read from memory.
+  unread_maps_.reset();
   if (!mappings_fit()) {
     Result<std::string> text;
     reader.blocking([&] { text = proc::read_file(task_dir() + "/maps"); });
@@ -141,7 +142,10 @@ void LiveTarget::read_process(LeavableThread& reader) {
       mappings_ = proc::parse_maps(*text);
       modules_fit_ = false;
     } else {
-      problems_.push_back({attach_error(pid_, text.error().os_errno).message(), std::nullopt});
+      unread_maps_ = Problem{
+          fmt::format("its memory map cannot be read once more, and stacks that it was changed for are missing: {}",
+                      text.error().message()),
+          std::nullopt};
     }
   }
   // A process can be seized and still be unreadable: a system call filter may refuse just one of the calls.
@@ -332,6 +336,7 @@ Result<void> LiveTarget::end_capture(const proc::Stat& before, const std::option
                  .hint = after ? "look again" : ""});
   }
   report_cuts(reading.in_time, reading.taken);
+  if (unread_maps_) cuts_.push_back(*unread_maps_);
   if (!modules_fit_) {
     open_new_files();
     make_modules();

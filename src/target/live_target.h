@@ -186,6 +186,7 @@ class LiveTarget final : public Target {
   bool does_not_answer_ = false;
   std::vector<Problem> problems_, cuts_;
   std::optional<Problem> unreadable_;
+  std::optional<Problem> unread_maps_;  // of the last reading
   std::optional<Freeze> freeze_;
   std::optional<Deadline> stopped_until_;
   mutable CopiedMemory memory_;
