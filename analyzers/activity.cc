@@ -186,6 +186,7 @@ Reason reason_of(known::Activity activity) {
     case known::Activity::kSubprocess: return Reason::kSubprocess;
     case known::Activity::kDebugger: return Reason::kDebugger;
     case known::Activity::kStopped: return Reason::kStopped;
+    case known::Activity::kFrozen: return Reason::kFrozen;
     case known::Activity::kCompiling: return Reason::kCompiling;
     case known::Activity::kGpuWait: return Reason::kGpuWait;
     case known::Activity::kGarbageCollection: return Reason::kGarbageCollection;
@@ -269,6 +270,11 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
   doing.thread = thread_index;
   if (thread.state == 'T' || thread.state == 't') {
     doing.activity = known::Activity::kStopped;
+    doing.by_frame = true;
+    return doing;
+  }
+  if (thread.state == 'F') {
+    doing.activity = known::Activity::kFrozen;
     doing.by_frame = true;
     return doing;
   }

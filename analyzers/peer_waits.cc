@@ -107,8 +107,7 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto may = [&](const RankState& s) { return s.readable && !s.unrelated && !job.ranks[s.rank].rank; };
   if (std::count_if(states.begin(), states.end(), may) < 2) return;
   for (RankState& s : states) {
-    if (!may(s) || known::waits_for_ranks(s.doing.activity) || s.dead_child ||
-        s.doing.activity == known::Activity::kStopped)
+    if (!may(s) || known::waits_for_ranks(s.doing.activity) || s.dead_child || known::is_held(s.doing.activity))
       continue;
     Operation wait = wait_for_peer(job, job.ranks[s.rank].threads[s.doing.thread]);
     if (wait.is_none()) continue;

@@ -90,6 +90,7 @@ std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread)
 RunState run_state_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state == 'T') return RunState::kStopped;
   if (thread.state == 't') return RunState::kTraced;
+  if (thread.state == 'F') return RunState::kFrozen;
   if (thread.state == 'Z' || thread.state == 'X') return RunState::kDead;
   if (const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr)) {
     const bool tries_for_lock = !call->others.empty() && call->others.front().kind == EndKind::kDatabase;
@@ -105,6 +106,7 @@ std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread)
     case RunState::kUnknown: return "";
     case RunState::kStopped: return "stopped";
     case RunState::kTraced: return "stopped by a tracer";
+    case RunState::kFrozen: return "frozen";
     case RunState::kDead: return "dead";
     case RunState::kSleeping: return "sleeping";
     case RunState::kRunning: return "running";

@@ -36,7 +36,7 @@ bool writes_output(const ThreadSnapshot& thread);
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread);
 
 // Whether a thread runs, and if not, why: derived from its state and system call.
-enum class RunState { kUnknown, kStopped, kTraced, kDead, kSleeping, kInCall, kRunning, kUninterruptible };
+enum class RunState { kUnknown, kStopped, kTraced, kFrozen, kDead, kSleeping, kInCall, kRunning, kUninterruptible };
 RunState run_state_of(const JobSnapshot& job, const ThreadSnapshot& thread);
 
 // "blocked in read(fd 5 -> pipe:[123])", "sleeping", "running". "" if nothing is known.

@@ -40,6 +40,7 @@ enum class Reason : std::uint8_t {
   kDebugger,
   kException,
   kFileIo,
+  kFrozen,
   kGarbageCollection,
   kGpuWait,
   kMissing,

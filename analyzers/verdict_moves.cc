@@ -111,8 +111,7 @@ std::optional<Divergence> Judge::divergence_from_those_it_passed(const RankState
 }
 
 bool Judge::has_own_reason(const RankState& s) {
-  return s.dead_child || s.doing.activity == known::Activity::kStopped ||
-         s.doing.activity == known::Activity::kDebugger;
+  return s.dead_child || known::is_held(s.doing.activity) || s.doing.activity == known::Activity::kDebugger;
 }
 
 bool Judge::runs(const RankState& s) const {

@@ -47,6 +47,9 @@ constexpr Words kWords[] = {
     {Reason::kDebugger, "sits at a prompt",
      "somebody left a breakpoint() or input() there: continue it or take it out"},
     {Reason::kStopped, "is stopped", "continue it (kill -CONT PID), or let go of it in the debugger that holds it"},
+    {Reason::kFrozen, "is frozen",
+     "thaw its control group, which the problems name with the file to write to: somebody has paused the container, or "
+     "suspended the job"},
     {Reason::kCompiling, "is compiling",
      "it may still finish; warm up all ranks alike, and look for a stale build lock if it stays"},
     {Reason::kGpuWait, "waits for its GPU",
@@ -234,7 +237,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   } else if (reason == Reason::kUserCode && run_state == RunState::kInCall) {
     verb = "is in its own code";
   }
-  if (reason == Reason::kStopped || waits) block.clear();
+  if (reason == Reason::kStopped || reason == Reason::kFrozen || waits) block.clear();
   if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);
   else if (reason == Reason::kException && thread.handles) block = "handles " + describe_handled(job, *thread.handles);
   if (reason == Reason::kNativeLock && thread.lock_owner) verb += describe_lock_owner(job, rank, state.doing.thread);

@@ -143,6 +143,21 @@ void read_futex_memory(RankStacks& rank) {
 
 }  // namespace
 
+void drop_moved(RankStacks& rank) {
+  const auto threads = rank.target->threads();
+  const auto drop = [](auto& read, std::size_t i) {
+    if (i < read.size()) read[i].reset();
+  };
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    if (threads[i].registers) continue;
+    drop(rank.syscalls, i);
+    drop(rank.awaited, i);
+    drop(rank.futexes, i);
+    drop(rank.futex_memory, i);
+    drop(rank.exceptions, i);
+  }
+}
+
 void read_exceptions(RankStacks& rank) {
   if (rank.cxx) rank.exceptions = target::read_held_exceptions(*rank.target, *rank.cxx);
 }

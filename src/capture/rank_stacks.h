@@ -68,6 +68,10 @@ void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> can
 
 void read_syscalls(RankStacks& rank);
 
+// Drops what was read of threads whose registers turned out to be of another moment: the target has none of them any
+// more.
+void drop_moved(RankStacks& rank);
+
 // Reads the C++ exceptions that the threads hold, if `cxx` is set. They are only shown for threads that are terminating
 // the process.
 void read_exceptions(RankStacks& rank);

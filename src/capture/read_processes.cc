@@ -35,6 +35,7 @@ void note_how(RankSnapshot& snapshot, const target::LiveTarget& target) {
     snapshot.problems.push_back(cut);
     snapshot.status = Status::kPartial;
   }
+  if (target.freeze()) snapshot.problems.push_back(target::problem_of(*target.freeze()));
   snapshot.method = target.method();
   snapshot.stopped_ms = target.stopped_ms();
   snapshot.threads_stopped = target.threads_stopped();
@@ -71,6 +72,7 @@ void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyL
     return;
   }
   note_how(rank.snapshot, target);
+  drop_moved(rank);
   rank.stacks.clear();
   // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
   for (auto& call : rank.syscalls)
@@ -103,8 +105,7 @@ bool ProcessReader::read_again(LiveRanks& live) {
     const auto threads = rank.target->threads();
     bool any = false;
     for (std::size_t t = 0; t < rank.stacks.size(); ++t) {
-      // In state D it cannot be stopped.
-      if (rank.stacks[t].end != StackEnd::kRegistersUnknown || threads[t].state == 'D') continue;
+      if (rank.stacks[t].end != StackEnd::kRegistersUnknown || !live.targets[i]->can_stop(threads[t])) continue;
       any |= needed_[live.targets[i]->pid()].insert(threads[t].tid).second;
     }
     if (any) which.push_back(i);

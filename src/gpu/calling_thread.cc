@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 
+#include "target/freezer.h"
 #include "target/proc.h"
 #include "target/syscalls.h"
 
@@ -21,6 +22,7 @@ struct Words {
 constexpr std::array kWords{
     Words{Refusal::kMainThread, "the main thread", false},
     Words{Refusal::kEnded, "ended", false},
+    Words{Refusal::kFrozen, "frozen", false},
     Words{Refusal::kStopped, "stopped", false},
     Words{Refusal::kTraced, "traced by another process", false},
     Words{Refusal::kRunning, "running", true},
@@ -144,6 +146,7 @@ const char* hint_of(Refusal refusal) {
     case Refusal::kShadowStack:
       return "start it without shadow stacks (GLIBC_TUNABLES=glibc.cpu.x86_shstk=off), or use a driver since 590, "
              "which needs no thread";
+    case Refusal::kFrozen: return "thaw its control group, then look again";
     case Refusal::kStopped: return "let it go on (SIGCONT), then look again";
     case Refusal::kTraced: return "a thread takes one tracer: end or detach the other one first";
     case Refusal::kMainThread:
@@ -193,6 +196,7 @@ Candidates candidates_of(Pid pid) {
   Candidates found;
   std::vector<Tid> tids = target::proc::tasks_of(pid);
   if (tids.size() > kMaxThreads) tids.resize(kMaxThreads);
+  const bool is_frozen = target::freeze_of(pid, pid).has_value();
   std::map<Tid, int> filters;
   int fewest = -1;
   for (const Tid tid : tids) {
@@ -206,6 +210,10 @@ Candidates candidates_of(Pid pid) {
     if (fewest < 0 || status->seccomp_filters < fewest) fewest = status->seccomp_filters;
     if (tid == pid) {
       found.refused[tid] = {Refusal::kMainThread, ""};
+      continue;
+    }
+    if (is_frozen) {
+      found.refused[tid] = {Refusal::kFrozen, ""};
       continue;
     }
     const auto waiting = target::proc::waiting_registers(pid, tid);

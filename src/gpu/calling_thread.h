@@ -27,6 +27,7 @@ enum class Refusal : std::uint8_t {
   kMainThread,  // the kernel gives it the process's signals first, its stack grows, and it may be anywhere in the
                 // program
   kEnded,
+  kFrozen,   // by its control group: it would not run the call until it is thawed
   kStopped,  // by SIGSTOP or a tracer: the driver's own threads are stopped as well
   kTraced,
   kRunning,

@@ -57,6 +57,7 @@ enum class Activity {
   kSubprocess,
   kDebugger,
   kStopped,
+  kFrozen,  // by its control group
   kCompiling,
   kGpuWait,
   kGarbageCollection,
@@ -73,6 +74,9 @@ constexpr bool waits_for_ranks(Activity a) {
   return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait ||
          a == Activity::kPeerWait;
 }
+
+// Whether somebody else keeps the thread from running, whatever it waits for.
+constexpr bool is_held(Activity a) { return a == Activity::kStopped || a == Activity::kFrozen; }
 
 // The collectives, by NCCL's names. In alphabetical order, which is the order in which reports list them.
 enum class Collective : std::uint8_t {

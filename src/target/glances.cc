@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "target/proc.h"
+#include "target/still_threads.h"
 
 namespace rankstacks::target {
 namespace {
@@ -31,6 +32,22 @@ std::optional<Registers> registers_of(Pid pid, Tid tid, LeavableThread& reader) 
   std::optional<Registers> registers;
   reader.blocking([&] { registers = proc::waiting_registers(pid, tid); });
   return registers;
+}
+
+// The thread, with the registers and the count to prove that it has not run since; std::nullopt if it is in no system
+// call.
+std::optional<SeenThreads> see(Pid pid, Tid tid, LeavableThread& reader) {
+  SeenThreads seen;
+  reader.blocking([&] { seen = see_threads(pid, {tid}); });
+  const bool waits = seen.refused == 0 && seen.threads.size() == 1 && seen.threads.front().registers &&
+                     seen.threads.front().registers->orig_rax >= 0;
+  return waits ? std::optional(std::move(seen)) : std::nullopt;
+}
+
+bool has_run_since(Pid pid, const SeenThreads& seen, LeavableThread& reader) {
+  bool ran = true;
+  reader.blocking([&] { ran = !ran_since(pid, seen).empty(); });
+  return ran;
 }
 
 }  // namespace
@@ -61,20 +78,21 @@ std::vector<Address> Glances::place_of(Pid pid, const Registers& registers, Leav
 
 void Glances::glance(Followed& thread, LeavableThread& reader) {
   if (thread.glances.size() == kMaxPlaces) return;
-  const auto registers = registers_of(thread.pid, thread.tid, reader);
-  if (!registers) return;
-  std::vector<Address> place = place_of(thread.pid, *registers, reader);
-  if (thread.places.contains(place)) return;
+  const auto before = registers_of(thread.pid, thread.tid, reader);
+  if (!before || thread.places.contains(place_of(thread.pid, *before, reader))) return;
+  // Perhaps a new place: from here on, all has to be of one moment.
+  const auto seen = see(thread.pid, thread.tid, reader);
+  if (!seen) return;
+  const Registers& registers = *seen->threads.front().registers;
+  std::vector<Address> place = place_of(thread.pid, registers, reader);
   const auto alike = std::count_if(thread.glances.begin(), thread.glances.end(), [&](const Glance& g) {
-    return g.registers.sp() == registers->sp() && g.registers.pc() == registers->pc();
+    return g.registers.sp() == registers.sp() && g.registers.pc() == registers.pc();
   });
   if (alike >= kMaxAlike) return;
-  Glance glance{.tid = thread.tid, .registers = *registers, .stack_start = registers->sp() - kRedZone};
+  Glance glance{.tid = thread.tid, .registers = registers, .stack_start = registers.sp() - kRedZone};
   glance.stack.resize(kMaxStack);
   glance.stack.resize(copy(thread.pid, glance.stack_start, glance.stack, reader));
-  const auto after = registers_of(thread.pid, thread.tid, reader);
-  if (!after || place_of(thread.pid, *after, reader) != place) return;
-  thread.places.insert(std::move(place));
+  if (has_run_since(thread.pid, *seen, reader) || !thread.places.insert(std::move(place)).second) return;
   thread.glances.push_back(std::move(glance));
 }
 

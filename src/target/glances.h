@@ -2,7 +2,7 @@
 // always in its longest wait. A glance does not disturb the thread, so that there can be a thousand of them.
 //
 // /proc/PID/task/TID/syscall has the stack pointer and pc of a thread in a system call (proc(5)); process_vm_readv
-// reads its stack. Both are of the same moment if the thread waits at the same place before and after. The callee-saved
+// reads its stack. Both are of the same moment if the thread has not run in between (still_threads.h). The callee-saved
 // registers are unknown: a walk that needs them does not reach the end of the stack.
 #pragma once
 

@@ -69,7 +69,7 @@ void LiveTarget::add_kernel_place(ThreadInfo& thread, LeavableThread& reader) {
 void LiveTarget::add_uninterruptible(ThreadInfo& thread, LeavableThread& reader) {
   add_kernel_place(thread, reader);
   std::optional<Registers> registers;
-  reader.blocking([&, pid = pid_, tid = thread.tid] { registers = proc::waiting_registers(pid, tid); });
+  reader.blocking([&, pid = pid_, tid = thread.tid] { registers = proc::standing_registers(pid, tid); });
   thread.registers = registers;
 }
 
@@ -94,10 +94,12 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
     ThreadInfo& thread = threads_[it->second];
     if (!s.stopped) {
       const bool has_ended = thread.state == 'Z' || thread.state == 'X';
-      thread.problem = has_ended ? "it has ended; the process continues in its other threads" : s.problem;
+      thread.problem = has_ended           ? "it has ended; the process continues in its other threads"
+                       : !can_stop_group() ? "its control group is frozen: not stopped"
+                                           : s.problem;
       continue;
     }
-    ever_stopped_.insert(s.tid);
+    stops_.threads.insert(s.tid);
     if (auto raw = keeps_raw_threads_ ? stopped.raw(s.tid) : std::nullopt) {
       thread.registers = Registers::from_user_regs(raw->registers);
       raw_threads_.push_back(std::move(*raw));
@@ -132,25 +134,29 @@ void LiveTarget::read_stopped_process(LeavableThread& reader) {
 void LiveTarget::read_process(LeavableThread& reader) {
   // A library was loaded or a thread's stack mapped since prepare(). A wild pc or sp causes this once more, to no
   // effect. Files are opened when the process runs again; until then everything is read from memory.
+  unread_maps_.reset();
   if (!mappings_fit()) {
     Result<std::string> text;
     reader.blocking([&] { text = proc::read_file(task_dir() + "/maps"); });
     if (text) {
-      mappings_ = proc::parse_maps(*text);
-      modules_fit_ = false;
+      process_.mappings = proc::parse_maps(*text);
+      process_.modules_fit = false;
     } else {
-      problems_.push_back({attach_error(pid_, text.error().os_errno).message(), std::nullopt});
+      unread_maps_ = Problem{
+          fmt::format("its memory map cannot be read once more, and stacks that it was changed for are missing: {}",
+                      text.error().message()),
+          std::nullopt};
     }
   }
   // A process can be seized and still be unreadable: a system call filter may refuse just one of the calls.
-  if (const auto any =
-          std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; });
-      any != mappings_.end()) {
+  if (const auto any = std::find_if(process_.mappings.begin(), process_.mappings.end(),
+                                    [](const Mapping& m) { return m.readable && m.inode != 0; });
+      any != process_.mappings.end()) {
     char byte = 0;
     iovec local{&byte, 1}, remote{reinterpret_cast<void*>(any->range.start), 1};
     int refused = 0;
     reader.blocking([&] {
-      if (process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) < 0) refused = errno;
+      if (process_vm_readv(process_.memory_tid, &local, 1, &remote, 1, 0) < 0) refused = errno;
     });
     if (refused == EPERM || refused == ENOSYS) {
       unreadable_ = Problem{
@@ -192,36 +198,36 @@ void LiveTarget::report_cuts(bool in_time, std::chrono::steady_clock::duration t
 
 std::size_t LiveTarget::threads_stopped() const {
   return static_cast<std::size_t>(std::count_if(threads_.begin(), threads_.end(),
-                                                [&](const ThreadInfo& t) { return ever_stopped_.contains(t.tid); }));
+                                                [&](const ThreadInfo& t) { return stops_.threads.contains(t.tid); }));
 }
 
 // A pid is reused: the start time shows whether this is still the process that was prepared. It may run another program
 // since.
 Result<proc::Stat> LiveTarget::prepared_process_now() {
-  const auto stat = proc::stat_of(pid_, memory_tid_);
-  const auto leader = memory_tid_ == pid_ ? stat : proc::stat_of(pid_);
-  if (!stat || !leader || leader->start_ticks != start_ticks_)
+  const auto stat = proc::stat_of(pid_, process_.memory_tid);
+  const auto leader = process_.memory_tid == pid_ ? stat : proc::stat_of(pid_);
+  if (!stat || !leader || leader->start_ticks != process_.start_ticks)
     return fail({.code = ErrorCode::kGone, .subject = subject_, .what = "it ended before it could be stopped"});
-  if (!stat->same_program(program_)) {
-    program_ = *stat;
+  if (!stat->same_program(process_.program)) {
+    process_.program = *stat;
     if (auto again = read_mappings(); !again) return fail(again.error());
-    modules_fit_ = false;
+    process_.modules_fit = false;
   }
   return *stat;
 }
 
-// The threads that have ended, and those in a wait that cannot be interrupted.
+// The threads that have ended, those in a wait that cannot be interrupted, and those of a group that is frozen so.
 std::vector<Tid> LiveTarget::threads_that_cannot_stop() {
   std::vector<Tid> cannot_stop;
   for (ThreadInfo& t : threads_) {
     // A thread is also in state D for the short time of a page fault: only one that stays in it cannot be stopped.
-    for (int tries = 0; t.state == 'D' && tries < kUninterruptibleTries; ++tries) {
+    for (int tries = 0; t.state == 'D' && can_stop_group() && tries < kUninterruptibleTries; ++tries) {
       const timespec pause{0, 1'000'000};
       nanosleep(&pause, nullptr);
       const auto now = proc::stat_of(pid_, t.tid);
       t.state = now ? now->state : 'X';
     }
-    if (t.state == 'D' || t.state == 'Z' || t.state == 'X') cannot_stop.push_back(t.tid);
+    if (!can_stop(t) || t.state == 'Z' || t.state == 'X') cannot_stop.push_back(t.tid);
   }
   return cannot_stop;
 }
@@ -241,14 +247,23 @@ Result<void> LiveTarget::capture(const std::function<void()>& walk, const CopyLi
                                  const StopChoice& choice) {
   if (const auto now = prepared_process_now(); !now) return fail(now.error());
   read_threads();
+  freeze_ = freeze_of(pid_, process_.memory_tid);
+  // What cannot be stopped is read with the proof that it stood still.
+  StopChoice possible = choice;
+  if (choice.policy == StopPolicy::kAlways && !can_stop_group()) possible.policy = StopPolicy::kAuto;
   // Of a thread that is not stopped, /proc does not tell all registers.
-  if (choice.policy != StopPolicy::kAlways && !keeps_raw_threads_) {
+  if (possible.policy != StopPolicy::kAlways && !keeps_raw_threads_) {
     Result<bool> captured = false;
-    run_and_release([&] { captured = capture_standing(walk, limits, choice); });
+    run_and_release([&] { captured = capture_standing(walk, limits, possible); });
     if (!captured) return fail(captured.error());
-    if (*captured) return {};
+    if (*captured) {
+      mark_frozen();
+      return {};
+    }
   }
-  return capture_stopped(walk, limits);
+  auto captured = capture_stopped(walk, limits);
+  if (captured) mark_frozen();
+  return captured;
 }
 
 // Of an attempt to do without a stop of all threads, nothing is used: it may even run another program since.
@@ -271,7 +286,7 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
     is_ready.notify_one();
   });
   is_ready.wait(0);
-  auto stopped = StoppedProcess::stop(pid_, start_ticks_, cannot_stop);
+  auto stopped = StoppedProcess::stop(pid_, process_.start_ticks, cannot_stop);
   if (!stopped) {
     if (stopped.error().os_errno == 0) return fail(stopped.error());
     return fail(attach_error(pid_, stopped.error().os_errno));
@@ -283,7 +298,7 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
   add_threads(*stopped);
   method_ = ReadMethod::kStopped;
 
-  memory_.open(memory_tid_, &reader);
+  memory_.open(process_.memory_tid, &reader);
   stopped_until_ = Deadline::at(started + limits.longest);
   reader.start([&] {
     read_stopped_process(reader);
@@ -291,8 +306,8 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
   });  // the thread keeps its raised scheduling class to its end; otherwise it might be late to report that it is done
   const bool in_time = reader.wait_until(started + limits.longest);
   if (!in_time) memory_.end_fetching();
-  const auto after = proc::stat_of(pid_, memory_tid_);
-  stopped_ms_ = std::max(stopped_ms_, stopped->resume());
+  const auto after = proc::stat_of(pid_, process_.memory_tid);
+  stops_.longest_ms = std::max(stops_.longest_ms, stopped->resume());
   if (stopped->is_unsettled())
     cuts_.push_back({"its threads are created faster than they can be stopped: some kept running, and are not shown",
                      std::nullopt});
@@ -321,7 +336,8 @@ Result<void> LiveTarget::end_capture(const proc::Stat& before, const std::option
                  .hint = after ? "look again" : ""});
   }
   report_cuts(reading.in_time, reading.taken);
-  if (!modules_fit_) {
+  if (unread_maps_) cuts_.push_back(*unread_maps_);
+  if (!process_.modules_fit) {
     open_new_files();
     make_modules();
   }

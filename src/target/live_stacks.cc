@@ -24,9 +24,9 @@ Range at_most(Range range, std::uint64_t bytes) { return {range.start, std::min(
 LiveTarget::Home LiveTarget::home_of(const ThreadInfo& thread) const {
   const Mapping* home = nullptr;
   if (thread.tid == pid_) {
-    const auto it =
-        std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.path == "[stack]"; });
-    if (it != mappings_.end()) home = &*it;
+    const auto it = std::find_if(process_.mappings.begin(), process_.mappings.end(),
+                                 [](const Mapping& m) { return m.path == "[stack]"; });
+    if (it != process_.mappings.end()) home = &*it;
   } else if (thread.registers->fs_base != 0) {
     home = mapping_of(thread.registers->fs_base);
   }
@@ -107,7 +107,7 @@ void LiveTarget::copy_stacks() {
 // stacks point to, and some before them, where the function shows whether it keeps a frame pointer.
 void LiveTarget::copy_generated_code() {
   std::vector<Range> generated;
-  for (const Mapping& m : mappings_)
+  for (const Mapping& m : process_.mappings)
     if (m.executable && m.path.empty()) generated.push_back(m.range);
   if (generated.empty()) return;
   constexpr std::size_t kMaxPages = 4096;

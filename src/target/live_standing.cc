@@ -106,7 +106,7 @@ struct LiveTarget::Standing {
 
 // By the tracer, while the reader waits.
 void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Standing& standing) {
-  if (!held.stop_also(start_ticks_, tids)) standing.is_lost = true;
+  if (!held.stop_also(process_.start_ticks, tids)) standing.is_lost = true;
   for (const StoppedProcess::Thread& thread : held.threads()) {
     if (standing.stopped.contains(thread.tid)) continue;
     // The main thread remains part of the process when it has ended.
@@ -115,7 +115,7 @@ void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Stand
       continue;
     }
     const auto registers = thread.stopped ? held.registers(thread.tid) : Result<Registers>(Registers());
-    if (thread.stopped) ever_stopped_.insert(thread.tid);
+    if (thread.stopped) stops_.threads.insert(thread.tid);
     if (thread.stopped && registers) standing.stopped.emplace(thread.tid, *registers);
     else standing.not_stopped[thread.tid] = thread.stopped ? registers.error().what : thread.problem;
   }
@@ -129,7 +129,7 @@ std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
     const auto info =
         std::find_if(threads_.begin(), threads_.end(), [&](const auto& t) { return t.tid == thread.tid; });
     // A stop does not reach it.
-    if (info != threads_.end() && info->state == 'D' && thread.registers) continue;
+    if (info != threads_.end() && !can_stop(*info) && thread.registers) continue;
     // Of a thread that a signal has stopped, /proc does not tell whether the call that it names is over.
     const bool by_signal = info != threads_.end() && info->state == 'T';
     if (!thread.registers || by_signal || standing.needed.contains(thread.tid)) wanted.push_back(thread.tid);
@@ -297,6 +297,8 @@ void LiveTarget::drop_moved(const Standing& standing) {
     if (has_ended(thread)) continue;
     ++dropped;
     thread.registers.reset();
+    thread.wchan.clear();
+    thread.kernel_stack.clear();
     thread.problem = why != standing.not_stopped.end() ? why->second : standing.placed ? kRan : kLate;
   }
   if (standing.placed && (dropped > 0 || !standing.same_threads))
@@ -311,7 +313,7 @@ void LiveTarget::drop_moved(const Standing& standing) {
 // False: all threads have to be stopped, for a reading from the beginning.
 Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, const CopyLimits& limits,
                                           const StopChoice& choice) {
-  const proc::Stat before = program_;
+  const proc::Stat before = process_.program;
   cuts_.clear();
   const auto started = std::chrono::steady_clock::now();
   Standing standing{.walk = walk, .choice = choice, .end = started + limits.longest};
@@ -321,12 +323,12 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   memory_.reserve(usual_copy(threads_.size()));
   std::vector<std::byte> held_heap;
   LeavableThread reader([&] { held_heap = warm_heap(); });
-  memory_.open(memory_tid_, &reader);
+  memory_.open(process_.memory_tid, &reader);
   stopped_until_ = Deadline::at(standing.end);
   reader.start([&] { read_standing(reader, standing); });
   while (const auto request = standing.requests.next(standing.end)) {
     if (request->release && held) {
-      stopped_ms_ = std::max(stopped_ms_, held->resume());
+      stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
       held.reset();
     } else if (!request->release) {
       if (!held) held.emplace(pid_);
@@ -336,8 +338,8 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   }
   const bool in_time = reader.wait_until(standing.end);
   if (!in_time) memory_.end_fetching();
-  const auto after = proc::stat_of(pid_, memory_tid_);
-  if (held) stopped_ms_ = std::max(stopped_ms_, held->resume());
+  const auto after = proc::stat_of(pid_, process_.memory_tid);
+  if (held) stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
   const auto taken = std::chrono::steady_clock::now() - started;
   end_reading(reader, in_time);
   // What was read by then of threads that have not run since the attempt began is theirs.
@@ -350,7 +352,7 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   auto ended = end_capture(before, after, {taken, in_time, standing.walked, walk, limits.longest});
   if (!ended) return fail(ended.error());
   captured_at_ = standing.placed ? standing.at : std::chrono::system_clock::now();
-  method_ = ever_stopped_.empty()                  ? ReadMethod::kWithoutStop
+  method_ = stops_.threads.empty()                 ? ReadMethod::kWithoutStop
             : threads_stopped() == threads_.size() ? ReadMethod::kStopped
                                                    : ReadMethod::kPartlyStopped;
   drop_moved(standing);

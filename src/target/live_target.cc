@@ -35,9 +35,9 @@ bool runs_32_bit(const std::string& task_dir) {
 }  // namespace
 
 LiveTarget::LiveTarget(Pid pid, LiveImages images)
-    : pid_(pid), memory_tid_(pid), images_(std::move(images)), subject_(fmt::format("pid {}", pid)) {}
+    : pid_(pid), images_(std::move(images)), subject_(fmt::format("pid {}", pid)), process_{.memory_tid = pid} {}
 
-std::string LiveTarget::task_dir() const { return fmt::format("/proc/{}/task/{}", pid_, memory_tid_); }
+std::string LiveTarget::task_dir() const { return fmt::format("/proc/{}/task/{}", pid_, process_.memory_tid); }
 
 Result<std::unique_ptr<LiveTarget>> LiveTarget::prepare(Pid pid, const LiveImages& images) {
   auto target = look_at(pid, images);
@@ -54,8 +54,8 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
   const auto stat = proc::stat_of(pid);
   if (!stat) return fail(attach_error(pid, ESRCH));
   if (stat->kernel_thread()) return fail(attach_error(pid, 0));
-  target->start_ticks_ = stat->start_ticks;
-  target->program_ = *stat;
+  target->process_.start_ticks = stat->start_ticks;
+  target->process_.program = *stat;
   if (stat->state == 'Z' || stat->state == 'X') {
     // The main thread may have ended before the others (pthread_exit). The process then continues, and is inspected
     // through them.
@@ -65,8 +65,8 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
       return s && s->state != 'Z' && s->state != 'X';
     });
     if (alive == tasks.end()) return fail(attach_error(pid, 0));
-    target->memory_tid_ = *alive;
-    target->program_ = proc::stat_of(pid, *alive).value_or(*stat);
+    target->process_.memory_tid = *alive;
+    target->process_.program = proc::stat_of(pid, *alive).value_or(*stat);
   }
   if (runs_32_bit(target->task_dir())) {
     return fail({.code = ErrorCode::kUnsupported,
@@ -75,76 +75,67 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
                  .hint = "only 64-bit x86-64 processes are read; use gdb for this one"});
   }
   if (auto read = target->read_mappings(); !read) return fail(read.error());
-  target->executable_ = proc::read_link(target->task_dir() + "/exe").value_or("");
+  target->process_.executable = proc::read_link(target->task_dir() + "/exe").value_or("");
   constexpr std::string_view kDeleted = " (deleted)";
-  if (target->executable_.ends_with(kDeleted)) target->executable_.resize(target->executable_.size() - kDeleted.size());
-  if (auto command = proc::read_file(target->task_dir() + "/cmdline")) target->command_ = proc::split_nul(*command);
+  if (target->process_.executable.ends_with(kDeleted))
+    target->process_.executable.resize(target->process_.executable.size() - kDeleted.size());
+  if (auto command = proc::read_file(target->task_dir() + "/cmdline"))
+    target->process_.command = proc::split_nul(*command);
   return target;
 }
 
 std::unique_ptr<LiveTarget> LiveTarget::again() const {
   std::unique_ptr<LiveTarget> target(new LiveTarget(pid_, images_));
-  target->memory_tid_ = memory_tid_;
-  target->executable_ = executable_;
-  target->command_ = command_;
-  target->start_ticks_ = start_ticks_;
-  target->program_ = program_;
-  target->mappings_ = mappings_;
-  target->files_ = files_;
-  target->silent_files_ = silent_files_;
-  target->modules_ = modules_;
-  target->modules_fit_ = modules_fit_;
-  target->problems_ = problems_;
-  target->stopped_ms_ = stopped_ms_;
-  target->ever_stopped_ = ever_stopped_;
+  target->process_ = process_;
+  target->stops_ = stops_;
   return target;
 }
 
 Result<void> LiveTarget::read_mappings() {
   const auto text = proc::read_file(task_dir() + "/maps");
   if (!text) return fail(attach_error(pid_, text.error().os_errno));
-  mappings_ = proc::parse_maps(*text);
-  files_ = group_mappings(mappings_);
+  process_.mappings = proc::parse_maps(*text);
+  process_.files = group_mappings(process_.mappings);
   return {};
 }
 
 std::vector<FileToOpen> LiveTarget::unopened_files() const {
   std::vector<FileToOpen> unopened;
   std::set<std::pair<std::uint64_t, std::uint64_t>> met;
-  for (const FileMappings& file : files_) {
+  for (const FileMappings& file : process_.files) {
     const Mapping& first = file.parts.front();
     if (met.emplace(first.device, first.inode).second && !images_.is_known(first.device, first.inode))
-      unopened.push_back({pid_, memory_tid_, file});
+      unopened.push_back({pid_, process_.memory_tid, file});
   }
   return unopened;
 }
 
 // For mappings that were made after the process was prepared; called once it runs again.
 void LiveTarget::open_new_files() {
-  files_ = group_mappings(mappings_);
+  process_.files = group_mappings(process_.mappings);
   for (const FileToOpen& file : unopened_files()) {
     const auto problem = unattended<std::optional<Problem>>(
         [images = images_, file]() mutable { return images.open(file, Deadline::after(kLongestOpening)); },
         Unattended::beyond(kLongestOpening));
     if (!problem) images_.give_up(file);
-    else if (*problem) problems_.push_back(**problem);
+    else if (*problem) process_.problems.push_back(**problem);
   }
 }
 
 void LiveTarget::add_modules() {
-  memory_.open(memory_tid_);
+  memory_.open(process_.memory_tid);
   make_modules();
 }
 
 void LiveTarget::make_modules() {
-  silent_files_.clear();
+  process_.silent_files.clear();
   std::vector<Module> modules;
-  for (const FileMappings& file : files_) modules.push_back(make_module(file));
-  for (const Mapping& m : mappings_) {
+  for (const FileMappings& file : process_.files) modules.push_back(make_module(file));
+  for (const Mapping& m : process_.mappings) {
     if (m.path != "[vdso]") continue;
     Module vdso{.path = m.path, .range = m.range};
     std::vector<std::byte> bytes(m.range.size());
-    if (proc::read_memory(memory_tid_, m.range.start, bytes)) {
+    if (proc::read_memory(process_.memory_tid, m.range.start, bytes)) {
       if (auto image = elf::Image::from_bytes(std::move(bytes), "[vdso]")) {
         vdso.image = *image;
         vdso.build_id = (*image)->build_id();
@@ -153,8 +144,8 @@ void LiveTarget::make_modules() {
     }
     modules.push_back(std::move(vdso));
   }
-  modules_ = ModuleMap(std::move(modules));
-  modules_fit_ = true;
+  process_.modules = ModuleMap(std::move(modules));
+  process_.modules_fit = true;
 }
 
 Module LiveTarget::make_module(const FileMappings& file) {
@@ -166,7 +157,7 @@ Module LiveTarget::make_module(const FileMappings& file) {
   });
   if (!opened) {
     module.why_no_image = opened.error().message();
-    if (opened.error().code == ErrorCode::kTimeout) silent_files_.push_back(file.path);
+    if (opened.error().code == ErrorCode::kTimeout) process_.silent_files.push_back(file.path);
     return module;
   }
   const auto bias = load_bias(**opened, file);
@@ -183,12 +174,13 @@ Module LiveTarget::make_module(const FileMappings& file) {
 std::vector<Problem> LiveTarget::damage() const {
   std::vector<Problem> problems;
   if (unreadable_) problems.push_back(*unreadable_);
-  if (!silent_files_.empty()) {
-    const std::string others =
-        silent_files_.size() == 1 ? "" : fmt::format(" and {} more of its files", silent_files_.size() - 1);
+  if (!process_.silent_files.empty()) {
+    const std::string others = process_.silent_files.size() == 1
+                                   ? ""
+                                   : fmt::format(" and {} more of its files", process_.silent_files.size() - 1);
     problems.push_back(
         {fmt::format("{}{} did not answer in time: functions in there have no names, and callers may be missing",
-                     silent_files_.front(), others),
+                     process_.silent_files.front(), others),
          "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more "
          "time with --timeout",
          ProblemCode::kTimeout});
@@ -205,10 +197,18 @@ void LiveTarget::read_threads() {
   }
 }
 
+// Of the kernel's state, a frozen thread is in S or D, as if it waited for something. The process is read by then.
+void LiveTarget::mark_frozen() {
+  if (!freeze_ || !freeze_->is_complete) return;
+  for (ThreadInfo& thread : threads_)
+    if (thread.state != 'Z' && thread.state != 'X' && has_groups_of(pid_, thread.tid, process_.memory_tid))
+      thread.state = 'F';
+}
+
 const Mapping* LiveTarget::mapping_of(Address a) const {
-  auto it = std::upper_bound(mappings_.begin(), mappings_.end(), a,
+  auto it = std::upper_bound(process_.mappings.begin(), process_.mappings.end(), a,
                              [](Address x, const Mapping& m) { return x < m.range.start; });
-  if (it == mappings_.begin()) return nullptr;
+  if (it == process_.mappings.begin()) return nullptr;
   --it;
   return it->range.contains(a) ? &*it : nullptr;
 }
@@ -219,7 +219,8 @@ std::size_t LiveTarget::read(Address address, std::span<std::byte> into) const n
     const Address a = address + done;
     // Memory that never changes comes from the file: segments that are not writable. (Relocated read-only data is in a
     // writable segment.)
-    if (const Module* module = modules_fit_ ? modules_.find(a) : nullptr; module != nullptr && module->image) {
+    if (const Module* module = process_.modules_fit ? process_.modules.find(a) : nullptr;
+        module != nullptr && module->image) {
       const Vaddr v = module->to_vaddr(a);
       if (const Elf64_Phdr* segment = module->image->load_of(v); segment != nullptr && (segment->p_flags & PF_W) == 0) {
         const auto bytes = module->image->at(v);

@@ -21,6 +21,7 @@
 #include "elf/image.h"
 #include "model/snapshot.h"
 #include "target/copied_memory.h"
+#include "target/freezer.h"
 #include "target/live_images.h"
 #include "target/module_list.h"
 #include "target/proc.h"
@@ -44,7 +45,7 @@ class LiveTarget final : public Target {
   static Result<std::unique_ptr<LiveTarget>> look_at(Pid pid, const LiveImages& images);
   std::vector<FileToOpen> unopened_files() const;
   void add_modules();
-  void add_problem(Problem problem) { problems_.push_back(std::move(problem)); }
+  void add_problem(Problem problem) { process_.problems.push_back(std::move(problem)); }
 
   // `walk` runs while the process stands still, and read() available: keep it short. It runs on another thread of the
   // tool than the one that traces the process, as a read may never return. In that case the process is resumed all the
@@ -71,18 +72,23 @@ class LiveTarget final : public Target {
   // this target again.
   bool does_not_answer() const { return does_not_answer_; }
 
+  // Set if its control group is, or is being, frozen. Its threads that are frozen have the state 'F'.
+  const std::optional<Freeze>& freeze() const { return freeze_; }
+  // Whether ptrace can stop the thread: not one in state D, nor one that is frozen in the way of version 1.
+  bool can_stop(const ThreadInfo& thread) const { return thread.state != 'D' && can_stop_group(); }
+
   // What the limits of the capture cut off; if there is any, the rank is partial.
   const std::vector<Problem>& cuts() const { return cuts_; }
 
   // Another target of the process, of the state before capture(), for a reading that may fail: this one keeps what it
   // has read. It continues the count of stops.
   std::unique_ptr<LiveTarget> again() const;
-  bool is_same_program(const LiveTarget& other) const { return program_.same_program(other.program_); }
+  bool is_same_program(const LiveTarget& other) const { return process_.program.same_program(other.process_.program); }
 
   const std::string& subject() const override { return subject_; }
   std::span<const ThreadInfo> threads() const override { return threads_; }
-  std::span<const Mapping> mappings() const override { return mappings_; }
-  const ModuleMap& modules() const override { return modules_; }
+  std::span<const Mapping> mappings() const override { return process_.mappings; }
+  const ModuleMap& modules() const override { return process_.modules; }
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override;
   void prefetch(std::span<const Range> ranges) const noexcept override;
 
@@ -90,15 +96,15 @@ class LiveTarget final : public Target {
   void forget_copy() { drop_copy({}); }
 
   Pid pid() const { return pid_; }
-  const std::string& executable() const { return executable_; }
-  const std::vector<std::string>& command() const { return command_; }
-  std::uint64_t start_ticks() const { return start_ticks_; }
-  const std::vector<Problem>& problems() const { return problems_; }
+  const std::string& executable() const { return process_.executable; }
+  const std::vector<std::string>& command() const { return process_.command; }
+  std::uint64_t start_ticks() const { return process_.start_ticks; }
+  const std::vector<Problem>& problems() const { return process_.problems; }
   // Memory that may not be read, and files that do not answer.
   std::vector<Problem> damage() const override;
   // How it was captured; the longest stop of all that this took; how many of its threads were stopped in any of them.
   ReadMethod method() const { return method_; }
-  double stopped_ms() const { return stopped_ms_; }
+  double stopped_ms() const { return stops_.longest_ms; }
   std::size_t threads_stopped() const;
   std::chrono::system_clock::time_point captured_at() const { return captured_at_; }
 
@@ -109,6 +115,8 @@ class LiveTarget final : public Target {
   void open_new_files();
   void make_modules();
   void read_threads();
+  void mark_frozen();
+  bool can_stop_group() const { return !freeze_ || freeze_->can_be_stopped(); }
   void add_kernel_place(ThreadInfo& thread, LeavableThread& reader);
   void add_uninterruptible(ThreadInfo& thread, LeavableThread& reader);
   void add_threads(const StoppedProcess& stopped);
@@ -158,31 +166,45 @@ class LiveTarget final : public Target {
   const Mapping* mapping_of(Address a) const;
   std::string task_dir() const;
 
+  // What is known of the process apart from any capture: a further target of it begins with a copy.
+  struct Prepared {
+    // A thread whose /proc entries and memory can be read; the main thread cannot be used after it has ended.
+    Tid memory_tid = 0;
+    std::string executable = {};
+    std::vector<std::string> command = {};
+    std::uint64_t start_ticks = 0;
+    proc::Stat program = {};  // at the time when its mappings were read
+    std::vector<Mapping> mappings = {};
+    std::vector<FileMappings> files = {};  // the mappings of code, by file
+    std::vector<std::string> silent_files = {};
+    ModuleMap modules = {};
+    bool modules_fit = true;  // whether the modules match the mappings
+    std::vector<Problem> problems = {};
+  };
+  // Of all captures of the process.
+  struct Stops {
+    double longest_ms = 0;
+    std::unordered_set<Tid> threads = {};
+  };
+
   Pid pid_;
-  // A thread whose /proc entries and memory can be read; the main thread cannot be used after it has ended.
-  Tid memory_tid_;
   LiveImages images_;
-  std::string subject_, executable_;
-  std::vector<std::string> command_;
-  std::uint64_t start_ticks_ = 0;
-  proc::Stat program_;  // at the time when its mappings were read
-  std::vector<ThreadInfo> threads_;
+  std::string subject_;
+  Prepared process_;
+  Stops stops_;
   bool keeps_raw_threads_ = false;
   std::size_t more_copied_ = 0;
+  // Of the last capture.
+  std::vector<ThreadInfo> threads_;
   std::vector<RawThread> raw_threads_;
-  std::vector<Mapping> mappings_;
-  std::vector<FileMappings> files_;  // the mappings of code, by file
-  std::vector<std::string> silent_files_;
-  ModuleMap modules_;
-  bool modules_fit_ = true;  // whether the modules match the mappings
   bool does_not_answer_ = false;
-  std::vector<Problem> problems_, cuts_;
+  std::vector<Problem> cuts_;
   std::optional<Problem> unreadable_;
+  std::optional<Problem> unread_maps_;  // of the last reading
+  std::optional<Freeze> freeze_;
   std::optional<Deadline> stopped_until_;
   mutable CopiedMemory memory_;
   ReadMethod method_ = ReadMethod::kStopped;
-  double stopped_ms_ = 0;
-  std::unordered_set<Tid> ever_stopped_;
   std::chrono::system_clock::time_point captured_at_{};
 };
 

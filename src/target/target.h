@@ -27,7 +27,7 @@ namespace rankstacks::target {
 struct ThreadInfo {
   Tid tid = 0;
   std::string name;                       // the kernel's comm; empty: unknown (cores do not contain it)
-  char state = 0;                         // live: R S D T t Z I ... as before the stop; 0: unknown
+  char state = 0;                         // live: R S D T t Z I ... as before the stop, F: frozen; 0: unknown
   std::optional<double> cpu_ms;           // user + system time used so far
   std::optional<Registers> registers;     // std::nullopt: it could not be stopped or has none; `problem` says why
   std::string problem;                    // empty: none

@@ -223,8 +223,8 @@ std::optional<Recovered> returned(const target::Target& target, const target::Re
 }
 
 // The caller, if the instructions at the program counter are the function's epilogue: they show where the return
-// address is (add N,%rsp; pop; leave; ret).
-std::optional<Recovered> by_epilogue(const target::Target& target, const target::Registers& r) {
+// address is (add N,%rsp; pop; leave; ret). `needs_rbp` is set if they say so by a frame pointer that is not known.
+std::optional<Recovered> by_epilogue(const target::Target& target, const target::Registers& r, bool& needs_rbp) {
   std::array<std::uint8_t, kLongestEpilogue> bytes{};
   const Code code = Code(bytes).first(target.read(r.pc(), std::as_writable_bytes(std::span(bytes))));
   Address sp = r.sp();
@@ -236,6 +236,7 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
     return value;
   };
   const auto go_to = [&](std::int64_t distance) {  // sp = rbp + distance
+    needs_rbp |= !rbp;
     const Address to = rbp.value_or(0) + static_cast<Address>(distance);
     if (!rbp || to < sp || to % sizeof(Address) != 0) return false;
     sp = to;
@@ -278,8 +279,11 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
   return std::nullopt;
 }
 
-// The caller, if `r` is in code that no unwind information covers. std::nullopt if it cannot be verified.
-std::optional<Recovered> recover(const target::Target& target, const target::Registers& r, bool exact_pc) {
+// The caller, if `r` is in code that no unwind information covers. std::nullopt if it cannot be verified; then
+// `needs_rbp` says whether the frame pointer, which is not known, could tell it. Most code without unwind information
+// keeps none, and there the register would be of no use.
+std::optional<Recovered> recover(const target::Target& target, const target::Registers& r, bool exact_pc,
+                                 bool& needs_rbp) {
   const bool in_code = is_executable(target, r.pc());
   if (exact_pc) {
     // A function that was just called (it has not pushed anything yet, or pc is the called address itself): the return
@@ -295,8 +299,10 @@ std::optional<Recovered> recover(const target::Target& target, const target::Reg
   // If no call precedes the address, no call has pushed it: a stack made by makecontext ends in a function that was
   // never called, and rbp still has the value from before the switch to that stack.
   if (!exact_pc && !follows_call(target, r.pc(), 0)) return std::nullopt;
-  if (const auto by_code = by_epilogue(target, r)) return by_code;
-  if (!r.has(target::kRbp) || !keeps_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
+  if (const auto by_code = by_epilogue(target, r, needs_rbp)) return by_code;
+  if (needs_rbp || !keeps_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
+  needs_rbp = !r.has(target::kRbp);
+  if (needs_rbp) return std::nullopt;
   const Address rbp = r[target::kRbp];
   if (rbp < r.sp() || rbp % 8 != 0) return std::nullopt;
   const auto saved = target.read_value<std::array<Address, 2>>(rbp);
@@ -414,13 +420,14 @@ UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, con
     if (signal_frame)
       frames.last().exact_pc = true;  // the trampoline's first instruction is where the handler returns to
     if (step == FrameStepper::Step::kNoUnwindInfo) {
-      if (auto recovered = recover(target, current, exact_pc)) {
+      bool needs_rbp = false;
+      if (auto recovered = recover(target, current, exact_pc, needs_rbp)) {
         next = recovered->registers;
         next_origin = recovered->origin;
         stepper.start(next, false);
         step = FrameStepper::Step::kStepped;
-      } else if (!current.has(target::kRbp)) {
-        step = FrameStepper::Step::kRegistersUnknown;  // which may be why nothing was found
+      } else if (needs_rbp) {
+        step = FrameStepper::Step::kRegistersUnknown;
       }
     }
     if (step != FrameStepper::Step::kStepped) {

@@ -223,6 +223,12 @@ TEST_CASE("reasons known from the system call and the state") {
   SECTION("stopped, even inside of a collective") {
     CHECK(only_rank_2(one_differs(waits_in_backward(), 'T')) == "stopped");
   }
+  SECTION("frozen, even inside of a collective, and whatever the kernel shows as its state") {
+    const LiteralJob literal = one_differs(waits_in_backward(), 'F');
+    CHECK(only_rank_2(literal) == "frozen");
+    CHECK(verdict_of(literal).summary.find("rank 2 is frozen") != std::string::npos);
+    CHECK(verdict_of(literal).suspects[0].advice.find("thaw") != std::string::npos);
+  }
   SECTION("traced") { CHECK(only_rank_2(one_differs(kSleep + in_main(30), 't')) == "stopped"); }
   SECTION("waits for the GIL") {
     LiteralJob literal =
@@ -507,6 +513,9 @@ TEST_CASE("stopped and debugger are reasons of their own where nobody waits yet"
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, in_main(10), r == 2 ? 'T' : 'R');
   CHECK(only_rank_2(literal) == "stopped");
+  LiteralJob other;
+  for (int r = 0; r < 4; ++r) other.rank(r, 4, in_main(10), r == 2 ? 'F' : 'R');
+  CHECK(only_rank_2(other) == "frozen");
 }
 
 TEST_CASE("a server that waits for requests holds up nobody") {

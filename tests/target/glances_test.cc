@@ -1,8 +1,10 @@
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstring>
 #include <set>
 #include <thread>
 
@@ -84,6 +86,73 @@ TEST_CASE("a thread that waits at two places is glanced at once at each", "[glan
     CHECK(first[0].registers.orig_rax == SYS_clock_nanosleep);
     CHECK(glances.of(1, 0).empty());
   }
+}
+
+// A thread that comes back to the same place with another stack: two numbers, 16 KiB apart, that are equal whenever it
+// waits, and differ while it runs.
+class Counter {
+ public:
+  Counter()
+      : thread_([this] {
+          prctl(PR_SET_TIMERSLACK, 1);
+          count();
+        }) {
+    while (tid == 0) std::this_thread::yield();
+  }
+  ~Counter() {
+    end_ = true;
+    thread_.join();
+  }
+  std::atomic<Tid> tid = 0;
+  std::atomic<Address> first = 0;
+  static constexpr std::size_t kWords = 2048;
+
+ private:
+  __attribute__((noinline)) void count() {
+    volatile std::uint64_t numbers[kWords];
+    numbers[0] = numbers[kWords - 1] = 0;
+    first = reinterpret_cast<Address>(&numbers[0]);
+    tid = static_cast<Tid>(syscall(SYS_gettid));
+    for (std::uint64_t n = 1; !end_; ++n) {
+      numbers[0] = n;
+      const auto until = std::chrono::steady_clock::now() + 20us;
+      while (std::chrono::steady_clock::now() < until) {}
+      numbers[kWords - 1] = n;
+      std::this_thread::sleep_for(n % 32 == 0 ? 100us : 10us);  // nearly all glances are of the longer ones
+    }
+  }
+  std::atomic<bool> end_ = false;
+  std::thread thread_;
+};
+
+TEST_CASE("the stack of a glance is of one moment", "[glances]") {
+  if (!target::proc::read_file("/proc/self/syscall")) {
+    WARN("skipped: this kernel does not report where threads wait (/proc/PID/syscall)");
+    return;
+  }
+  const Counter counter;
+  int whole = 0, of_two_moments = 0;
+  const auto number = [](const Glance& glance, Address at) -> std::optional<std::uint64_t> {
+    std::uint64_t value = 0;
+    if (at < glance.stack_start || at - glance.stack_start + sizeof value > glance.stack.size()) return std::nullopt;
+    std::memcpy(&value, glance.stack.data() + (at - glance.stack_start), sizeof value);
+    return value;
+  };
+  for (int i = 0; i < 2'000; ++i) {
+    Glances glances;
+    glances.follow(getpid(), counter.tid);
+    glances.glance_until(std::chrono::steady_clock::now());
+    glances.glance_until(std::chrono::steady_clock::now() + 200us);
+    for (const Glance& glance : glances.of(getpid(), 0)) {
+      const auto first = number(glance, counter.first);
+      const auto last = number(glance, counter.first + (Counter::kWords - 1) * sizeof(std::uint64_t));
+      if (!first || !last) continue;
+      ++(*first == *last ? whole : of_two_moments);
+    }
+  }
+  INFO(whole << " glances");
+  CHECK(whole > 0);
+  CHECK(of_two_moments == 0);
 }
 
 TEST_CASE("there is no glance of a thread that is gone", "[glances]") {

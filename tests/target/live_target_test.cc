@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -150,6 +151,63 @@ TEST_CASE("a further target of a process fails when that has ended, and the firs
   REQUIRE(first->threads().front().registers);
   CHECK(first->read_value<Address>(first->threads().front().registers->sp()).has_value());
   CHECK(further->stopped_ms() == first->stopped_ms());
+}
+
+// Runs on a thread of its own: it gets another view of the file system, in which the process's map cannot be read
+// (the memory of the test itself is in its place, and there is none at address 0). False: that is not permitted here.
+bool hide_map_of(pid_t pid) {
+  const std::string map = fmt::format("/proc/{0}/task/{0}/maps", pid), memory = fmt::format("/proc/{}/mem", getpid());
+  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount(memory.c_str(), map.c_str(), nullptr, MS_BIND, nullptr) == 0;
+}
+
+TEST_CASE("that a process's map cannot be read again is said once, however often it was tried") {
+  int wake[2], done[2];
+  REQUIRE((pipe(wake) == 0 && pipe(done) == 0));
+  ChildProcess child([&](auto& ready) {
+    ready();
+    char c;
+    if (read(wake[0], &c, 1) != 1) return;
+    // On a stack that was not there before (glibc keeps those of threads that have ended), asleep most of the time, and
+    // never for long.
+    constexpr std::size_t kSize = 1u << 20;
+    void* const stack = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stack, kSize);
+    pthread_t thread;
+    const auto naps = [](void* end) -> void* {
+      (void)!write(*static_cast<int*>(end), "x", 1);
+      while (true) usleep(50);
+    };
+    if (stack != MAP_FAILED && pthread_create(&thread, &attributes, naps, &done[1]) == 0) pthread_join(thread, nullptr);
+  });
+  REQUIRE(child.ready());
+  auto target = LiveTarget::prepare(child.pid(), LiveImages());
+  REQUIRE(target);
+  char c;
+  REQUIRE((write(wake[1], "x", 1) == 1 && read(done[0], &c, 1) == 1));
+  for (const int fd : {wake[0], wake[1], done[0], done[1]}) close(fd);
+  bool is_hidden = false;
+  int walks = 0;
+  Result<void> result;
+  std::thread([&] {
+    is_hidden = hide_map_of(child.pid());
+    for (int i = 0; i < 3 && is_hidden && result; ++i) {
+      if (i > 0) *target = (*target)->again();
+      result = (*target)->capture([&] { ++walks; }, {}, {.policy = StopPolicy::kAuto});
+    }
+  }).join();
+  if (!is_hidden) {
+    WARN("skipped: no mount namespace of its own here");
+    return;
+  }
+  REQUIRE(result);
+  CHECK(walks > 3);  // that is, more than one reading of each capture
+  int said = 0;
+  for (const auto* problems : {&(*target)->problems(), &(*target)->cuts()})
+    for (const Problem& problem : *problems) said += problem.message.find("Input/output error") != std::string::npos;
+  CHECK(said == 1);
 }
 
 TEST_CASE("a process stopped by a signal stays stopped") {

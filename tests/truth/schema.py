@@ -7,7 +7,7 @@ ROLES = {"main", "python", "autograd", "nccl-watchdog", "nccl-heartbeat", "nccl-
 ENDS = {"complete", "no-unwind-info", "memory-unavailable", "repeated-frame", "depth-limit", "registers-unknown"}
 # None: of a dump, or in a report of an earlier version.
 METHODS = {"live": ("stopped", "partly-stopped", "without-stop", None), "core": ("core", None), "dump": (None,)}
-REASONS = {"data-loading", "checkpoint-io", "file-io", "network-io", "user-code", "python-lock", "native-lock", "subprocess", "debugger", "stopped",
+REASONS = {"data-loading", "checkpoint-io", "file-io", "network-io", "user-code", "python-lock", "native-lock", "subprocess", "debugger", "stopped", "frozen",
            "compiling", "gpu-wait", "garbage-collection", "exception", "crashed", "missing", "worker-dead", "collective-mismatch",
            "process-group-order", "unmatched-p2p", "store-wait", "behind"}
 
@@ -78,7 +78,7 @@ FAULT_PLACE = {"region": one_of("first-page", "below-stack", "mapped", "unmapped
 FAULT_MAPPING = {"name": or_null(text), "permissions": text, "distance": hexadecimal}
 INSTRUCTION = {"text": or_null(text), "bytes": lambda value: re.fullmatch("[0-9a-f]{2}( [0-9a-f]{2}){0,14}", value) is not None, "registers": list_of(anything)}
 SIGNAL = {"number": number, "name": text, "tid": number}
-THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None), "cpu_ms": or_null(real),
+THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKxF")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None), "cpu_ms": or_null(real),
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
 CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
@@ -237,7 +237,7 @@ class Checker:
             self.errors.append("%s is no live process, and says what was stopped" % where)
         if rank["method"] == "without-stop" and (rank["threads_stopped"] != 0 or rank["stopped_ms"] != 0):
             self.errors.append("%s was not stopped, with %r threads for %r ms" % (where, rank["threads_stopped"], rank["stopped_ms"]))
-        if rank["method"] in ("stopped", "partly-stopped") and rank["threads_stopped"] == 0 and not any(thread.get("state") == "D" for thread in rank["threads"]):
+        if rank["method"] in ("stopped", "partly-stopped") and rank["threads_stopped"] == 0 and not any(thread.get("state") in ("D", "F") for thread in rank["threads"]):
             self.errors.append("%s: %s, and no thread was" % (where, rank["method"]))
         tids = set()
         for thread in rank["threads"]:

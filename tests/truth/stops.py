@@ -1,5 +1,6 @@
 """Targets that delay a tool that stops them, or that never end: the tool ends within its limits, reports what is missing, and releases
 them."""
+import contextlib
 import json
 import os
 import resource
@@ -14,7 +15,7 @@ import cases
 from command_line import native
 from harmless import check_let_go
 from odd_targets import problems_of
-from processes import DEADLINE, Skip, check, run_tool, state_of, task_states, tool, wait_until
+from processes import DEADLINE, Fixture, Skip, check, json_report, run_tool, state_of, task_states, tool, wait_until
 from truth_python import only_rank
 
 
@@ -162,7 +163,7 @@ def groups():
 
 class Frozen:
     def __init__(self, version, parent, pid):
-        self.directory = os.path.join(parent, "rankstacks-test-%d" % os.getpid())
+        self.directory = os.path.join(parent, "rankstacks-test-%d" % pid)
         self.file = os.path.join(self.directory, "cgroup.freeze" if version == 2 else "freezer.state")
         self.parent, self.pid, self.version = parent, pid, version
 
@@ -171,6 +172,7 @@ class Frozen:
             os.mkdir(self.directory)
             self.put(os.path.join(self.directory, "cgroup.procs"), self.pid)
             self.put(self.file, "1" if self.version == 2 else "FROZEN")
+            wait_until(self.is_frozen, "the group to be frozen")
         except OSError as error:
             self.__exit__()
             raise Skip("no control group can be made here: %s" % error)
@@ -180,6 +182,10 @@ class Frozen:
     def put(path, text):
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(str(text))
+
+    def is_frozen(self):
+        with open(self.file if self.version == 1 else os.path.join(self.directory, "cgroup.events"), encoding="utf-8") as stream:
+            return stream.read().strip().endswith("FROZEN" if self.version == 1 else "frozen 1")
 
     def thaw(self):
         self.put(self.file, "0" if self.version == 2 else "THAWED")
@@ -193,23 +199,42 @@ class Frozen:
             os.rmdir(self.directory)
 
 
-def frozen(version, is_stopped):
+def a_group(version):
+    """A directory in which a group of this version can be made."""
     directories = [directory for kind, directory in groups() if kind == version]
     if not directories:
         raise Skip("no freezer of control groups, version %d, is mounted here" % version)
+    return directories[0]
+
+
+def check_frozen(rank, group, where):
+    """The report says that it is frozen, by which group, and how to thaw it; and nothing of it is missing."""
+    check({thread["state"] for thread in rank["threads"]} == {"F"}, "%s: states %r" % (where, [thread["state"] for thread in rank["threads"]]))
+    said = [problem for problem in rank["problems"] if group.directory in problem["message"]]
+    check(len(said) == 1 and len(rank["problems"]) == 1 and "frozen" in said[0]["message"], "%s: problems %r" % (where, rank["problems"]))
+    check(group.file in said[0]["hint"], "%s: the hint is %r" % (where, said[0]["hint"]))
+    check(rank["status"] == "complete" and all(thread["stack_end"] == "complete" for thread in rank["threads"]), "%s: %s" % (where, rank["status"]))
+
+
+def frozen(version, is_stopped):
+    parent = a_group(version)
     with native("threads") as fixture:
         if is_stopped:
             os.kill(fixture.pid, signal.SIGSTOP)
             wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped")
-        with Frozen(version, directories[0], fixture.pid) as group:
-            rank = sample(fixture.pid, "--samples", 1)
-            check(len(rank["threads"]) == 18 or rank["status"] == "failed", "the rank: %r" % rank["problems"])
-            wait_until(lambda: state_of(fixture.pid) not in "t", "the fixture to be let go")
+        with Frozen(version, parent, fixture.pid) as group:
+            for stop in ("auto", "never", "always"):
+                rank = sample(fixture.pid, "--samples", 1, "--stop", stop)
+                check_frozen(rank, group, "--stop %s" % stop)
+                check(len(rank["threads"]) == 18, "%d threads" % len(rank["threads"]))
+                check(version == 2 or rank["threads_stopped"] == 0, "%r threads were stopped" % rank["threads_stopped"])
+                wait_until(lambda: state_of(fixture.pid) not in "t", "the fixture to be let go")
             group.thaw()
             if is_stopped:
                 wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped as before")
                 os.kill(fixture.pid, signal.SIGCONT)
             wait_until(lambda: state_of(fixture.pid) == "S", "the fixture to go on")
+            check("F" not in {thread["state"] for thread in sample(fixture.pid, "--samples", 1)["threads"]}, "it is frozen no more")
             fixture.check_unharmed()
 
 
@@ -227,6 +252,39 @@ def case_stopped_and_frozen_by_version_1(directory):
 
 def case_stopped_and_frozen_by_version_2(directory):
     frozen(2, True)
+
+
+SPINS = """
+import json, os
+print(json.dumps({"ready": True, "pid": os.getpid(), "runs": True}), flush=True)
+def spins():
+    while True:
+        pass
+spins()
+"""
+
+
+def frozen_in_its_own_code(version):
+    """A thread that the freezer has caught while it ran, and the verdict on its rank among ranks that go on."""
+    parent = a_group(version)
+    with contextlib.ExitStack() as stack:
+        ranks = [stack.enter_context(Fixture(["/usr/bin/python3", "-c", SPINS], env=dict(os.environ, RANK=str(rank), WORLD_SIZE="3"))) for rank in range(3)]
+        with Frozen(version, parent, ranks[1].pid) as group:
+            report = json_report("attach", "--pids", ",".join(str(rank.pid) for rank in ranks))
+            rank = only_rank(dict(report, ranks=[rank for rank in report["ranks"] if rank["rank"] == 1]), ranks[1].pid)
+            check_frozen(rank, group, "it")
+            check("spins" in [frame.get("function") for frame in rank["threads"][0]["frames"]], "its frames: %r" % rank["threads"][0]["frames"])
+            suspects = [(suspect["rank"], suspect["reason"]) for suspect in report["verdict"]["suspects"]]
+            check(suspects == [(1, "frozen")], "suspects: %r" % suspects)
+            check("rank 1 is frozen" in report["verdict"]["summary"], report["verdict"]["summary"])
+
+
+def case_frozen_in_its_own_code_by_version_1(directory):
+    frozen_in_its_own_code(1)
+
+
+def case_frozen_in_its_own_code_by_version_2(directory):
+    frozen_in_its_own_code(2)
 
 
 DUMPS = """

@@ -1,4 +1,5 @@
 """What is read of processes that sleep, without stopping them: the same as with a stop, and nothing in them notices it."""
+import json
 import os
 import shutil
 import signal
@@ -108,6 +109,88 @@ def case_frame_pointers(directory):
         check(ends == ["complete"] * 5 + ["registers-unknown"], "ends: %r" % ends)
         check(never["status"] == "partial" and any("registers" in problem["message"] for problem in never["problems"]), "problems: %r" % never["problems"])
         check(ask(fixture) == 0, "EINTR")
+
+
+NAPS = """
+import json, os, sys, threading, time
+def naps():
+    while True:
+        time.sleep(0.0002)
+for _ in range(6):
+    threading.Thread(target=naps, daemon=True).start()
+print(json.dumps({"ready": True, "pid": os.getpid(), "runs": True}), flush=True)
+sys.stdin.read()
+"""
+
+
+def case_nothing_is_left_of_threads_that_ran(directory):
+    """With the stack of a thread that has run meanwhile goes all that was read of it: it was seen in a call that it is not in."""
+    with Fixture([sys.executable, "-c", NAPS]) as fixture:
+        ran = 0
+        for _ in range(5):
+            status, out, err = run_tool("attach", "--pids", fixture.pid, "--samples", 1, "--stop", "never", "--format", "json")
+            check(status in (0, 1), "status %d: %r" % (status, err))
+            rank = only_rank(json.loads(out), fixture.pid)
+            for thread in rank["threads"]:
+                if thread["frames"]:
+                    continue
+                ran += 1
+                left = {name: thread[name] for name in ("syscall", "python_thread", "gil", "python_lock", "joins", "lock_owner", "wchan", "kernel_stack") if thread.get(name)}
+                check(not left, "thread %d has no frames, and %r" % (thread["tid"], left))
+        check(ran > 0, "no thread ran")
+        print("%d readings of threads that ran" % ran)
+
+
+WAITS = r"""
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static sem_t semaphore;
+static int ends[2];
+static void* waits(void* how) {
+  char c;
+  switch ((long)how % 4) {
+    case 0: return (void*)(long)poll(0, 0, -1);
+    case 1: return (void*)(long)read(ends[0], &c, 1);
+    case 2: return (void*)(long)sem_wait(&semaphore);
+  }
+  pthread_mutex_lock(&mutex);
+  for (;;) pthread_cond_wait(&condition, &mutex);
+}
+int main(void) {
+  pthread_t thread;
+  if (pipe(ends) != 0) return 1;
+  for (long i = 0; i < 15; ++i) pthread_create(&thread, 0, waits, (void*)i);
+  printf("{\"ready\": true, \"pid\": %d}\n", (int)getpid());
+  fflush(stdout);
+  for (;;) pause();
+}
+"""
+
+
+def case_no_unwind_information_is_no_reason_to_stop(directory):
+    """Where a stack ends in code that has neither unwind information nor a frame pointer, a stop tells nothing more. Code that has one is stopped."""
+    compiler = shutil.which("musl-gcc")
+    if not compiler:
+        raise Skip("no musl-gcc here (Debian: musl-tools)")
+    source = os.path.join(directory, "waits.c")
+    with open(source, "w", encoding="utf-8") as stream:
+        stream.write(WAITS)
+    for options in (["-O2"], ["-O2", "-static"]):
+        program = os.path.join(directory, "waits")
+        subprocess.run([compiler] + options + ["-o", program, source], check=True)
+        with Fixture([program]) as fixture:
+            auto = read(fixture.pid, "auto")
+            print("musl, %s: %s, %d of %d threads stopped" % (" ".join(options), auto["method"], auto["threads_stopped"], len(auto["threads"])))
+            check_not_stopped(auto, "musl, %s" % options)
+            check(len(auto["threads"]) == 16, "%d threads" % len(auto["threads"]))
+            check(any(thread["stack_end"] == "no-unwind-info" for thread in auto["threads"]), "every stack is whole: this musl has unwind information")
+            settle(fixture.pid)
+            check_same(auto, read(fixture.pid, "always"), "with and without a stop")
 
 
 SPINS_AMONG_NAPS = """

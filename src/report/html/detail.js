@@ -43,6 +43,7 @@ const STATES = {
   D: "uninterruptible wait",
   T: "stopped by a signal",
   t: "stopped by a tracer",
+  F: "frozen by its control group",
   Z: "zombie",
   X: "dead",
   I: "idle"
