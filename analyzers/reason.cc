@@ -24,7 +24,7 @@ std::string_view to_string(Reason reason) {
     case Reason::kDebugger: return "debugger";
     case Reason::kException: return "exception";
     case Reason::kFileIo: return "file-io";
-    case Reason::kFrozen: return "frozen";
+    case Reason::kFrozen: return "stopped";
     case Reason::kGarbageCollection: return "garbage-collection";
     case Reason::kGpuWait: return "gpu-wait";
     case Reason::kMissing: return "missing";

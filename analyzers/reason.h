@@ -40,7 +40,7 @@ enum class Reason : std::uint8_t {
   kDebugger,
   kException,
   kFileIo,
-  kFrozen,
+  kFrozen,  // in words of its own; in the report it is `stopped`
   kGarbageCollection,
   kGpuWait,
   kMissing,

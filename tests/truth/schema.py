@@ -7,7 +7,7 @@ ROLES = {"main", "python", "autograd", "nccl-watchdog", "nccl-heartbeat", "nccl-
 ENDS = {"complete", "no-unwind-info", "memory-unavailable", "repeated-frame", "depth-limit", "registers-unknown"}
 # None: of a dump, or in a report of an earlier version.
 METHODS = {"live": ("stopped", "partly-stopped", "without-stop", None), "core": ("core", None), "dump": (None,)}
-REASONS = {"data-loading", "checkpoint-io", "file-io", "network-io", "user-code", "python-lock", "native-lock", "subprocess", "debugger", "stopped", "frozen",
+REASONS = {"data-loading", "checkpoint-io", "file-io", "network-io", "user-code", "python-lock", "native-lock", "subprocess", "debugger", "stopped",
            "compiling", "gpu-wait", "garbage-collection", "exception", "crashed", "missing", "worker-dead", "collective-mismatch",
            "process-group-order", "unmatched-p2p", "store-wait", "behind"}
 
