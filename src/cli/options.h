@@ -10,6 +10,7 @@
 
 #include "capture/capture_job.h"
 #include "capture/gpu_sessions.h"
+#include "capture/systemd_cores.h"
 #include "cli/dump_options.h"
 #include "cli/job_options.h"
 #include "cli/watch_options.h"
@@ -46,7 +47,8 @@ struct Options {
   bool samples_as_needed = false;
   capture::GpuRequest gpu;
   std::vector<std::string> paths;  // cores, snapshots, or dumps of other tools; of kDiff: the old one, the new one
-  FileRanks file_ranks;            // --ranks
+  std::optional<capture::SystemdChoice> systemd;  // --systemd: also these cores
+  FileRanks file_ranks;                           // --ranks
   target::CoreOptions core;
   capture::CaptureOptions capture;
   Format format = Format::kText;

@@ -9,6 +9,7 @@
 
 #include "analyzers/analysis.h"
 #include "base/memory_limit.h"
+#include "base/unattended.h"
 #include "capture/ask_flight_recorders.h"
 #include "capture/capture_job.h"
 #include "cli/job_list.h"
@@ -161,6 +162,26 @@ std::vector<std::string> files_of_patterns(const std::vector<std::string>& patte
   return files;
 }
 
+// Adds the cores that systemd-coredump keeps. False, after a message, if there are none.
+bool add_systemd_cores(const Options& options, std::vector<std::string>& paths, std::ostream& err) {
+  const auto found = unattended<Result<std::vector<std::string>>>(
+      [choice = *options.systemd, limit = options.capture.timeout] {
+        return capture::find_systemd_cores(choice, Deadline::after(limit));
+      },
+      Unattended::beyond(options.capture.timeout));
+  if (found && *found) {
+    paths.insert(paths.end(), (*found)->begin(), (*found)->end());
+    return true;
+  }
+  const Error error = found ? found->error()
+                            : Error{.code = ErrorCode::kTimeout,
+                                    .subject = options.systemd->directory,
+                                    .what = "its file system does not answer",
+                                    .hint = "give it more time with --timeout"};
+  print_error(err, report::sanitize(error.message()), report::sanitize(error.hint));
+  return false;
+}
+
 // Takes the snapshot that the command line asks for. std::nullopt, after a message: there is none. `analyzed` receives
 // its analysis if one was made on the way; `all_read` becomes false if some file was not read; `status` is the exit
 // status where there is none.
@@ -188,7 +209,8 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
       analyzed.reset();
     }
   } else {
-    const std::vector<std::string> paths = options.for_node ? files_of_patterns(options.paths) : options.paths;
+    std::vector<std::string> paths = options.for_node ? files_of_patterns(options.paths) : options.paths;
+    if (options.systemd && !add_systemd_cores(options, paths, err)) return std::nullopt;
     if (paths.empty()) {
       print_error(err, "no file matches the pattern", "");
       status = nodes::kStatusNoRanks;

@@ -60,7 +60,7 @@ std::optional<Error> refuse(std::string_view first, const std::string& subject) 
   const std::string_view magic(ELFMAG, std::min<std::size_t>(SELFMAG, first.size()));
   if (!first.starts_with(magic) || first.size() < SELFMAG) {
     return unusable(ErrorCode::kMalformed, subject,
-                    "not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz", core_hint);
+                    "not a core file: it begins neither as ELF, nor as .zst, .lz4, .xz or .gz, nor as a report of apport's", core_hint);
   }
   if (first.size() < sizeof(Elf64_Ehdr)) {
     return unusable(ErrorCode::kMalformed, subject,
