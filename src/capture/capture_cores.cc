@@ -86,7 +86,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   snapshot.source = Source::kCore;
   snapshot.path = path;
   snapshot.host = "unknown";
-  snapshot.rank = rank_from_file_name(path);
+  if (!core_options.memory) snapshot.rank = rank_from_file_name(path);  // else it is a file without a name
   auto opened = target::CoreTarget::open(path, core_options, images, deadline);
   if (!opened) {
     fail_rank(rank, opened.error());

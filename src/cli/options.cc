@@ -150,8 +150,9 @@ class CommandLine {
     add_capture();
     add_dump();
     add_watch();
+    add_core_handler();
     for (CLI::App* command :
-         {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_, dump_, watch_})
+         {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_, dump_, watch_, core_handler_})
       command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
                                 "show the version and exit");
   }
@@ -165,7 +166,7 @@ class CommandLine {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
       return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor, "
-                                   "rules, job, capture, dump or watch\nhint: rankstacks --help\n",
+                                   "rules, job, capture, dump, watch or core-handler\nhint: rankstacks --help\n",
                                    report::sanitize(argv[1])),
                        2};
     std::ostringstream out, err;
@@ -179,6 +180,7 @@ class CommandLine {
       if (job_command_->parsed()) options_.job = job_.take();
       if (dump_->parsed()) options_.dump = dump_command_.take();
       if (watch_->parsed()) take_watch();
+      if (core_handler_->parsed()) options_.core_handler = core_handler_command_.take();
       check_stop();
       take_file_ranks();
       take_flight_recorder();
@@ -407,6 +409,13 @@ class CommandLine {
     watch_command_.add_to(*watch_);
     add_rules_option(watch_);
     add_memory(watch_);
+  }
+
+  void add_core_handler() {
+    core_handler_ = app_.add_subcommand(
+        "core-handler", "what kernel.core_pattern starts: writes a small core of a process that dies, as it dies");
+    core_handler_command_.add_to(*core_handler_);
+    add_memory(core_handler_);
   }
 
   // Of the tool that `rankstacks job` starts on a node.
@@ -652,16 +661,17 @@ class CommandLine {
 
   // Converts the words and numbers that the user gave to the values of the options.
   void complete_options() {
-    options_.command = doctor_->parsed()        ? Options::Command::kDoctor
-                       : rules_->parsed()       ? Options::Command::kRules
-                       : core_->parsed()        ? Options::Command::kCore
-                       : report_->parsed()      ? Options::Command::kReport
-                       : diff_->parsed()        ? Options::Command::kDiff
-                       : job_command_->parsed() ? Options::Command::kJob
-                       : capture_->parsed()     ? Options::Command::kCapture
-                       : dump_->parsed()        ? Options::Command::kDump
-                       : watch_->parsed()       ? Options::Command::kWatch
-                                                : Options::Command::kAttach;
+    options_.command = doctor_->parsed()         ? Options::Command::kDoctor
+                       : rules_->parsed()        ? Options::Command::kRules
+                       : core_->parsed()         ? Options::Command::kCore
+                       : report_->parsed()       ? Options::Command::kReport
+                       : diff_->parsed()         ? Options::Command::kDiff
+                       : job_command_->parsed()  ? Options::Command::kJob
+                       : capture_->parsed()      ? Options::Command::kCapture
+                       : dump_->parsed()         ? Options::Command::kDump
+                       : watch_->parsed()        ? Options::Command::kWatch
+                       : core_handler_->parsed() ? Options::Command::kCoreHandler
+                                                 : Options::Command::kAttach;
     options_.live.stop = stop_ == "always"  ? target::StopPolicy::kAlways
                          : stop_ == "never" ? target::StopPolicy::kNever
                                             : target::StopPolicy::kAuto;
@@ -683,7 +693,8 @@ class CommandLine {
       return command->parsed() && live.samples->count() == 0 && live.interval->count() == 0;
     };
     options_.samples_as_needed = samples_freely(attach_, attach_live_) || samples_freely(capture_, capture_live_);
-    if (capture_->parsed()) options_.capture.kept = std::make_shared<small_core::KeptJobs>(options_.with_symbols);
+    if (capture_->parsed() || core_handler_->parsed())
+      options_.capture.kept = std::make_shared<small_core::KeptJobs>(options_.with_symbols);
     options_.live.interval =
         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_));
     options_.capture.timeout =
@@ -704,7 +715,8 @@ class CommandLine {
       "of all ranks,\n"
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *diff_ = nullptr, *doctor_ = nullptr,
-           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr, *dump_ = nullptr, *watch_ = nullptr;
+           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr, *dump_ = nullptr, *watch_ = nullptr,
+           *core_handler_ = nullptr;
   LiveOptions attach_live_, capture_live_;
   CLI::Option *doctor_job_ = nullptr, *doctor_pids_ = nullptr, *watch_job_ = nullptr, *watch_pids_ = nullptr;
 
@@ -717,6 +729,7 @@ class CommandLine {
   JobCommand job_;
   DumpCommand dump_command_;
   WatchCommand watch_command_;
+  CoreHandlerCommand core_handler_command_;
   std::vector<std::string> pid_words_;
   CLI::Option *systemd_ = nullptr, *since_ = nullptr;
   std::string systemd_word_, since_word_, systemd_directory_ = capture::SystemdChoice::kDirectory;

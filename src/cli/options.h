@@ -11,6 +11,7 @@
 #include "capture/capture_job.h"
 #include "capture/gpu_sessions.h"
 #include "capture/systemd_cores.h"
+#include "cli/core_handler_options.h"
 #include "cli/dump_options.h"
 #include "cli/job_options.h"
 #include "cli/watch_options.h"
@@ -37,7 +38,8 @@ struct Options {
     kJob,
     kCapture,
     kDump,
-    kWatch
+    kWatch,
+    kCoreHandler
   } command = Command::kAttach;
   std::vector<std::string> words;  // the command line as it was given, the program's name first
   capture::LiveRequest live;
@@ -61,6 +63,7 @@ struct Options {
   JobOptions job;                     // of kJob
   bool with_symbols = false;          // of kCapture
   DumpOptions dump;                   // of kDump
+  CoreHandlerOptions core_handler;    // of kCoreHandler
   WatchOptions watch;                 // of kWatch
   bool for_node = false;              // --for-node: it is `rankstacks job` that reads the answer
   bool redact = false;                // --redact, or the format's default

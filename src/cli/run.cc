@@ -17,6 +17,7 @@
 #include "cli/options.h"
 #include "cli/read_files_as_job.h"
 #include "cli/run_capture.h"
+#include "cli/run_core_handler.h"
 #include "cli/run_diff.h"
 #include "cli/run_dump.h"
 #include "cli/run_job.h"
@@ -246,6 +247,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   enforce_memory_limit(options.capture.memory);
   if (options.command == Options::Command::kDiff) return run_diff(options, out, err);
   if (options.command == Options::Command::kDump) return run_dump(options, out, err);
+  if (options.command == Options::Command::kCoreHandler) return run_core_handler(options, err);
   if (options.command == Options::Command::kWatch) return run_watch(options, err);
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
