@@ -17,6 +17,7 @@
 #include "python/rank_values.h"
 #include "small_core/interpreter_note.h"
 #include "small_core/stack_note.h"
+#include "target/coredump_attributes.h"
 #include "target/environment_block.h"
 #include "target/fault_instruction.h"
 #include "target/fault_place.h"
@@ -85,7 +86,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   snapshot.source = Source::kCore;
   snapshot.path = path;
   snapshot.host = "unknown";
-  snapshot.rank = rank_from_file_name(path);
+  if (!core_options.memory) snapshot.rank = rank_from_file_name(path);  // else it is a file without a name
   auto opened = target::CoreTarget::open(path, core_options, images, deadline);
   if (!opened) {
     fail_rank(rank, opened.error());
@@ -95,7 +96,8 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   if (wanted.records) rank.recording = small_core::Recording::of(core);
   read_own_notes(rank, core.own_notes(), noted_report);
   snapshot.pid = core.pid();
-  snapshot.host = host_of(core);
+  const target::CoredumpAttributes noted = target::read_coredump_attributes(path);
+  snapshot.host = noted.host.empty() ? host_of(core) : noted.host;
   if (!core.executable().empty()) snapshot.executable = core.executable();
   snapshot.command = core.command();
   snapshot.signal = core.signal();
@@ -113,6 +115,12 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   snapshot.problems = core.problems();
   snapshot.method = ReadMethod::kCore;
   if (core.partial()) snapshot.status = Status::kPartial;
+  if (noted.truncated) {
+    snapshot.problems.push_back({"systemd-coredump cut this core off when it stored it (user.coredump.truncated)",
+                                 "raise ProcessSizeMax= and ExternalSizeMax= in /etc/systemd/coredump.conf",
+                                 ProblemCode::kIncomplete});
+    snapshot.status = Status::kPartial;
+  }
   // Its problems explain why; the other data has no stacks.
   if (core.threads().empty()) snapshot.status = Status::kFailed;
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());

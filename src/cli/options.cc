@@ -150,8 +150,9 @@ class CommandLine {
     add_capture();
     add_dump();
     add_watch();
+    add_core_handler();
     for (CLI::App* command :
-         {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_, dump_, watch_})
+         {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_, capture_, dump_, watch_, core_handler_})
       command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
                                 "show the version and exit");
   }
@@ -165,7 +166,7 @@ class CommandLine {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
       return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor, "
-                                   "rules, job, capture, dump or watch\nhint: rankstacks --help\n",
+                                   "rules, job, capture, dump, watch or core-handler\nhint: rankstacks --help\n",
                                    report::sanitize(argv[1])),
                        2};
     std::ostringstream out, err;
@@ -175,9 +176,11 @@ class CommandLine {
       if (capture_->parsed()) take_processes_of_capture();
       if (doctor_->parsed()) take_pids_of_doctor();
       if (diff_->parsed()) take_diff();
+      if (core_->parsed()) take_cores();
       if (job_command_->parsed()) options_.job = job_.take();
       if (dump_->parsed()) options_.dump = dump_command_.take();
       if (watch_->parsed()) take_watch();
+      if (core_handler_->parsed()) options_.core_handler = core_handler_command_.take();
       check_stop();
       take_file_ranks();
       take_flight_recorder();
@@ -224,11 +227,31 @@ class CommandLine {
   void add_core() {
     core_ =
         app_.add_subcommand("core", "look at core files, of processes and of their GPUs (also .zst, .lz4, .xz, .gz)");
-    core_->add_option("CORE", options_.paths, "the core files of the ranks")->required();
+    core_->add_option("CORE", options_.paths, "the core files of the ranks; also apport's reports (.crash)");
+    add_systemd();
     add_files(core_);
     add_capturing(core_);
     add_for_node(core_);
     core_->footer("\nExample: rankstacks core core-python-* --sysroot /mnt/image");
+  }
+
+  // The cores that systemd-coredump keeps.
+  void add_systemd() {
+    systemd_ = core_
+                   ->add_option("--systemd", systemd_word_,
+                                "the cores that systemd-coredump keeps: of these pids (101,102), of the user "
+                                "(user:NAME), or of the job with that name in their environment (slurm:4711)")
+                   ->type_name("[PID|JOB]")
+                   ->expected(0, 1);
+    since_ = core_
+                 ->add_option("--since", since_word_,
+                              "only cores that systemd-coredump keeps since then: 2h, 10min, '2026-01-31 12:00'; "
+                              "without --systemd all of these")
+                 ->type_name("TIME");
+    core_->add_option("--systemd-directory", systemd_directory_, "where systemd-coredump keeps them")
+        ->type_name("DIR")
+        ->check(is_there(true))
+        ->default_str(systemd_directory_);
   }
 
   void add_report() {
@@ -386,6 +409,13 @@ class CommandLine {
     watch_command_.add_to(*watch_);
     add_rules_option(watch_);
     add_memory(watch_);
+  }
+
+  void add_core_handler() {
+    core_handler_ = app_.add_subcommand(
+        "core-handler", "what kernel.core_pattern starts: writes a small core of a process that dies, as it dies");
+    core_handler_command_.add_to(*core_handler_);
+    add_memory(core_handler_);
   }
 
   // Of the tool that `rankstacks job` starts on a node.
@@ -591,6 +621,27 @@ class CommandLine {
     options_.ask_flight_recorders = true;
   }
 
+  void take_cores() {
+    if (systemd_->count() == 0 && since_->count() == 0) {
+      if (options_.paths.empty()) throw CLI::RequiredError("core: one of CORE, --systemd and --since");
+      return;
+    }
+    if (systemd_word_.empty() && since_->count() == 0)
+      throw CLI::ValidationError("--systemd", "of which processes? Expected PID, JOB, user:NAME, or --since TIME");
+    auto choice = capture::parse_systemd_choice(systemd_word_);
+    if (!choice)
+      throw CLI::ValidationError("--systemd",
+                                 fmt::format("{}, found {}", choice.error().what, report::in_quotes(systemd_word_)));
+    options_.systemd = std::move(*choice);
+    options_.systemd->directory = systemd_directory_;
+    if (since_->count() == 0) return;
+    options_.systemd->since = capture::parse_since(since_word_, std::chrono::system_clock::now());
+    if (!options_.systemd->since)
+      throw CLI::ValidationError(
+          "--since", fmt::format("expected a time as 2h, 10min, 2026-01-31, \"2026-01-31 12:00\" or @SECONDS, found {}",
+                                 report::in_quotes(since_word_)));
+  }
+
   void take_diff() {
     if (diff_old_ == "-" && diff_new_ == "-")
       throw CLI::ValidationError("diff", "the standard input is one report: name the other by its file");
@@ -610,16 +661,17 @@ class CommandLine {
 
   // Converts the words and numbers that the user gave to the values of the options.
   void complete_options() {
-    options_.command = doctor_->parsed()        ? Options::Command::kDoctor
-                       : rules_->parsed()       ? Options::Command::kRules
-                       : core_->parsed()        ? Options::Command::kCore
-                       : report_->parsed()      ? Options::Command::kReport
-                       : diff_->parsed()        ? Options::Command::kDiff
-                       : job_command_->parsed() ? Options::Command::kJob
-                       : capture_->parsed()     ? Options::Command::kCapture
-                       : dump_->parsed()        ? Options::Command::kDump
-                       : watch_->parsed()       ? Options::Command::kWatch
-                                                : Options::Command::kAttach;
+    options_.command = doctor_->parsed()         ? Options::Command::kDoctor
+                       : rules_->parsed()        ? Options::Command::kRules
+                       : core_->parsed()         ? Options::Command::kCore
+                       : report_->parsed()       ? Options::Command::kReport
+                       : diff_->parsed()         ? Options::Command::kDiff
+                       : job_command_->parsed()  ? Options::Command::kJob
+                       : capture_->parsed()      ? Options::Command::kCapture
+                       : dump_->parsed()         ? Options::Command::kDump
+                       : watch_->parsed()        ? Options::Command::kWatch
+                       : core_handler_->parsed() ? Options::Command::kCoreHandler
+                                                 : Options::Command::kAttach;
     options_.live.stop = stop_ == "always"  ? target::StopPolicy::kAlways
                          : stop_ == "never" ? target::StopPolicy::kNever
                                             : target::StopPolicy::kAuto;
@@ -641,7 +693,8 @@ class CommandLine {
       return command->parsed() && live.samples->count() == 0 && live.interval->count() == 0;
     };
     options_.samples_as_needed = samples_freely(attach_, attach_live_) || samples_freely(capture_, capture_live_);
-    if (capture_->parsed()) options_.capture.kept = std::make_shared<small_core::KeptJobs>(options_.with_symbols);
+    if (capture_->parsed() || core_handler_->parsed())
+      options_.capture.kept = std::make_shared<small_core::KeptJobs>(options_.with_symbols);
     options_.live.interval =
         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_));
     options_.capture.timeout =
@@ -662,7 +715,8 @@ class CommandLine {
       "of all ranks,\n"
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *diff_ = nullptr, *doctor_ = nullptr,
-           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr, *dump_ = nullptr, *watch_ = nullptr;
+           *rules_ = nullptr, *job_command_ = nullptr, *capture_ = nullptr, *dump_ = nullptr, *watch_ = nullptr,
+           *core_handler_ = nullptr;
   LiveOptions attach_live_, capture_live_;
   CLI::Option *doctor_job_ = nullptr, *doctor_pids_ = nullptr, *watch_job_ = nullptr, *watch_pids_ = nullptr;
 
@@ -675,7 +729,10 @@ class CommandLine {
   JobCommand job_;
   DumpCommand dump_command_;
   WatchCommand watch_command_;
+  CoreHandlerCommand core_handler_command_;
   std::vector<std::string> pid_words_;
+  CLI::Option *systemd_ = nullptr, *since_ = nullptr;
+  std::string systemd_word_, since_word_, systemd_directory_ = capture::SystemdChoice::kDirectory;
   std::string job_name_, gpu_core_, memory_, diff_old_, diff_new_;
   int gpu_core_limit_ = 1024;
 };

@@ -10,6 +10,8 @@
 
 #include "capture/capture_job.h"
 #include "capture/gpu_sessions.h"
+#include "capture/systemd_cores.h"
+#include "cli/core_handler_options.h"
 #include "cli/dump_options.h"
 #include "cli/job_options.h"
 #include "cli/watch_options.h"
@@ -36,7 +38,8 @@ struct Options {
     kJob,
     kCapture,
     kDump,
-    kWatch
+    kWatch,
+    kCoreHandler
   } command = Command::kAttach;
   std::vector<std::string> words;  // the command line as it was given, the program's name first
   capture::LiveRequest live;
@@ -46,7 +49,8 @@ struct Options {
   bool samples_as_needed = false;
   capture::GpuRequest gpu;
   std::vector<std::string> paths;  // cores, snapshots, or dumps of other tools; of kDiff: the old one, the new one
-  FileRanks file_ranks;            // --ranks
+  std::optional<capture::SystemdChoice> systemd;  // --systemd: also these cores
+  FileRanks file_ranks;                           // --ranks
   target::CoreOptions core;
   capture::CaptureOptions capture;
   Format format = Format::kText;
@@ -59,6 +63,7 @@ struct Options {
   JobOptions job;                     // of kJob
   bool with_symbols = false;          // of kCapture
   DumpOptions dump;                   // of kDump
+  CoreHandlerOptions core_handler;    // of kCoreHandler
   WatchOptions watch;                 // of kWatch
   bool for_node = false;              // --for-node: it is `rankstacks job` that reads the answer
   bool redact = false;                // --redact, or the format's default

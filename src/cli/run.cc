@@ -9,6 +9,7 @@
 
 #include "analyzers/analysis.h"
 #include "base/memory_limit.h"
+#include "base/unattended.h"
 #include "capture/ask_flight_recorders.h"
 #include "capture/capture_job.h"
 #include "cli/job_list.h"
@@ -16,6 +17,7 @@
 #include "cli/options.h"
 #include "cli/read_files_as_job.h"
 #include "cli/run_capture.h"
+#include "cli/run_core_handler.h"
 #include "cli/run_diff.h"
 #include "cli/run_dump.h"
 #include "cli/run_job.h"
@@ -161,6 +163,26 @@ std::vector<std::string> files_of_patterns(const std::vector<std::string>& patte
   return files;
 }
 
+// Adds the cores that systemd-coredump keeps. False, after a message, if there are none.
+bool add_systemd_cores(const Options& options, std::vector<std::string>& paths, std::ostream& err) {
+  const auto found = unattended<Result<std::vector<std::string>>>(
+      [choice = *options.systemd, limit = options.capture.timeout] {
+        return capture::find_systemd_cores(choice, Deadline::after(limit));
+      },
+      Unattended::beyond(options.capture.timeout));
+  if (found && *found) {
+    paths.insert(paths.end(), (*found)->begin(), (*found)->end());
+    return true;
+  }
+  const Error error = found ? found->error()
+                            : Error{.code = ErrorCode::kTimeout,
+                                    .subject = options.systemd->directory,
+                                    .what = "its file system does not answer",
+                                    .hint = "give it more time with --timeout"};
+  print_error(err, report::sanitize(error.message()), report::sanitize(error.hint));
+  return false;
+}
+
 // Takes the snapshot that the command line asks for. std::nullopt, after a message: there is none. `analyzed` receives
 // its analysis if one was made on the way; `all_read` becomes false if some file was not read; `status` is the exit
 // status where there is none.
@@ -188,7 +210,8 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
       analyzed.reset();
     }
   } else {
-    const std::vector<std::string> paths = options.for_node ? files_of_patterns(options.paths) : options.paths;
+    std::vector<std::string> paths = options.for_node ? files_of_patterns(options.paths) : options.paths;
+    if (options.systemd && !add_systemd_cores(options, paths, err)) return std::nullopt;
     if (paths.empty()) {
       print_error(err, "no file matches the pattern", "");
       status = nodes::kStatusNoRanks;
@@ -224,6 +247,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   enforce_memory_limit(options.capture.memory);
   if (options.command == Options::Command::kDiff) return run_diff(options, out, err);
   if (options.command == Options::Command::kDump) return run_dump(options, out, err);
+  if (options.command == Options::Command::kCoreHandler) return run_core_handler(options, err);
   if (options.command == Options::Command::kWatch) return run_watch(options, err);
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;

@@ -44,15 +44,6 @@ std::vector<Captured> pair_up(const JobSnapshot& job, std::vector<KeptProcess>& 
   return pairs;
 }
 
-// A name of letters, digits and what else no shell and no file system minds.
-std::string plain(std::string_view text) {
-  std::string name;
-  for (const char c : text.substr(0, 64))
-    name +=
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ? c : '-';
-  return name.empty() || name[0] == '.' ? "x" + name : name;
-}
-
 // rank-0.core; HOST-PID.core where the number is not known, is another process's too, or it is a child of a rank.
 std::vector<std::string> names_of(const JobSnapshot& job, const std::vector<Captured>& captured) {
   std::map<int, int> times;
@@ -64,7 +55,7 @@ std::vector<std::string> names_of(const JobSnapshot& job, const std::vector<Capt
     const RankSnapshot& rank = job.ranks[one.rank];
     const bool numbered = rank.kind == RankKind::kRank && rank.rank && times[*rank.rank] == 1;
     const std::string base =
-        numbered ? fmt::format("rank-{}", *rank.rank) : fmt::format("{}-{}", plain(rank.host), rank.pid);
+        numbered ? fmt::format("rank-{}", *rank.rank) : fmt::format("{}-{}", plain_name(rank.host), rank.pid);
     std::string name = base + ".core";
     for (int n = 2; !taken.insert(name).second; ++n) name = fmt::format("{}-{}.core", base, n);
     names.push_back(std::move(name));
@@ -96,8 +87,8 @@ bool say(const Result<std::uint64_t>& size, const std::string& path, const std::
   return false;
 }
 
-bool write_to_directory(const std::string& directory, const JobSnapshot& job, const std::vector<Captured>& captured,
-                        std::vector<NamedCore> cores, std::ostream& out, std::ostream& err) {
+bool write_to_directory(const std::string& directory, const Captures& captures, std::ostream& out, std::ostream& err) {
+  const std::vector<NamedCore>& cores = captures.cores;
   if (mkdir(directory.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     print_error(err, fmt::format("{}: cannot be made: {}", report::sanitize(directory), std::strerror(errno)), "");
     return false;
@@ -108,7 +99,9 @@ bool write_to_directory(const std::string& directory, const JobSnapshot& job, co
   run_in_parallel(cores.size(), [&](std::size_t i) { sizes[i] = small_core::write_core(paths[i], cores[i]); });
   bool all = true;
   for (std::size_t i = 0; i < cores.size(); ++i)
-    all = say(sizes[i], paths[i], "rank " + report::sanitize(rank_label(job.ranks[captured[i].rank])), out, err) && all;
+    all = say(sizes[i], paths[i], "rank " + report::sanitize(rank_label(captures.job.ranks[captures.ranks[i]])), out,
+              err) &&
+          all;
   return all;
 }
 
@@ -117,33 +110,50 @@ bool is_core(std::string_view path) { return path.ends_with(".core.zst") || path
 
 }  // namespace
 
-bool write_captures(const Options& options, JobSnapshot job, std::optional<analyzers::Analysis> analysis,
-                    small_core::KeptJobs& kept, std::ostream& out, std::ostream& err) {
+std::string plain_name(std::string_view text) {
+  std::string name;
+  for (const char c : text.substr(0, 64))
+    name +=
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ? c : '-';
+  return name.empty() || name[0] == '.' ? "x" + name : name;
+}
+
+Captures make_captures(JobSnapshot job, std::optional<analyzers::Analysis> analysis, small_core::KeptJobs& kept,
+                       bool with_secrets) {
   std::vector<KeptProcess> processes = kept.take(job.captured_at);
   analyzers::Analysis of_job = analysis ? std::move(*analysis) : analyzers::analyze(job);
-  const JobSnapshot shown =
-      redact::redact(std::move(job), std::move(of_job), {.names = false, .secrets = !options.with_secrets}).job;
-  const std::vector<Captured> captured = pair_up(shown, processes);
-  if (captured.empty()) {
+  Captures captures;
+  captures.job = redact::redact(std::move(job), std::move(of_job), {.names = false, .secrets = !with_secrets}).job;
+  const std::vector<Captured> captured = pair_up(captures.job, processes);
+  const std::vector<std::string> names = names_of(captures.job, captured);
+  captures.cores.resize(captured.size());
+  for (const Captured& one : captured) captures.ranks.push_back(one.rank);
+  run_in_parallel(captured.size(), [&](std::size_t i) {
+    captures.cores[i] = make_core(captures.job, captured[i], names[i], with_secrets);
+  });
+  return captures;
+}
+
+bool write_captures(const Options& options, JobSnapshot job, std::optional<analyzers::Analysis> analysis,
+                    small_core::KeptJobs& kept, std::ostream& out, std::ostream& err) {
+  Captures captures = make_captures(std::move(job), std::move(analysis), kept, options.with_secrets);
+  if (captures.cores.empty()) {
     print_error(err, "no process could be read: there is nothing to capture", "");
     return false;
   }
-  const std::vector<std::string> names = names_of(shown, captured);
-  std::vector<NamedCore> cores(captured.size());
-  run_in_parallel(captured.size(),
-                  [&](std::size_t i) { cores[i] = make_core(shown, captured[i], names[i], options.with_secrets); });
+  const std::vector<NamedCore>& cores = captures.cores;
   const std::string& to = options.output;
   if (is_archive(to))
     return say(small_core::write_archive(to, cores), to,
                fmt::format("{} process{}", cores.size(), cores.size() == 1 ? "" : "es"), out, err);
-  if (!is_core(to)) return write_to_directory(to, shown, captured, std::move(cores), out, err);
+  if (!is_core(to)) return write_to_directory(to, captures, out, err);
   if (cores.size() != 1) {
     print_error(err, fmt::format("{}: {} processes do not fit into one core", report::sanitize(to), cores.size()),
                 "name a directory, or an archive: -o FILE.tar.zst");
     return false;
   }
   return say(small_core::write_core(to, cores.front()), to,
-             "rank " + report::sanitize(rank_label(shown.ranks[captured.front().rank])), out, err);
+             "rank " + report::sanitize(rank_label(captures.job.ranks[captures.ranks.front()])), out, err);
 }
 
 }  // namespace rankstacks::cli

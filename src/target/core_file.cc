@@ -59,8 +59,10 @@ std::optional<Error> refuse(std::string_view first, const std::string& subject) 
   }
   const std::string_view magic(ELFMAG, std::min<std::size_t>(SELFMAG, first.size()));
   if (!first.starts_with(magic) || first.size() < SELFMAG) {
-    return unusable(ErrorCode::kMalformed, subject,
-                    "not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz", core_hint);
+    return unusable(
+        ErrorCode::kMalformed, subject,
+        "not a core file: it begins neither as ELF, nor as .zst, .lz4, .xz or .gz, nor as a report of apport's",
+        core_hint);
   }
   if (first.size() < sizeof(Elf64_Ehdr)) {
     return unusable(ErrorCode::kMalformed, subject,
@@ -134,11 +136,13 @@ void CoreFile::report(std::string message, std::string hint) {
   complete_ = false;
 }
 
-Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const Deadline& deadline) {
+Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const Deadline& deadline,
+                                                 std::shared_ptr<DyingMemory> memory) {
   auto file = open_regular(path);
   if (!file) return fail(file.error());
   std::unique_ptr<CoreFile> core(new CoreFile);
   core->subject_ = path;
+  core->memory_ = std::move(memory);
 
   std::array<char, sizeof(Elf64_Ehdr)> first{};
   const ssize_t n = pread(file->get(), first.data(), first.size(), 0);
@@ -369,16 +373,25 @@ std::uint64_t CoreFile::drop_from(Address from) {
   return dropped;
 }
 
-std::span<const std::byte> CoreFile::view(Address a) const {
+std::span<const std::byte> CoreFile::bytes_at(Address a, std::uint64_t most) const noexcept {
   const CoreSegment* segment = find(a);
   if (segment == nullptr || a - segment->range.start >= segment->bytes.size()) return {};
-  return segment->bytes.subspan(a - segment->range.start);
+  const auto there = segment->bytes.subspan(a - segment->range.start);
+  if (!memory_) return there.first(std::min<std::uint64_t>(there.size(), most));
+  const auto offset = static_cast<std::uint64_t>(there.data() - bytes_.data());
+  return there.first(memory_->fill(a, offset, std::min<std::uint64_t>(there.size(), most)));
+}
+
+std::span<const std::byte> CoreFile::view(Address a) const {
+  // Headers, notes, the vdso, the strings at the top of the main stack.
+  constexpr std::uint64_t kMostFilledIn = 8u << 20;
+  return bytes_at(a, memory_ ? kMostFilledIn : ~std::uint64_t{0});
 }
 
 std::size_t CoreFile::read(Address address, std::span<std::byte> into) const noexcept {
   std::size_t done = 0;
   while (done < into.size()) {
-    const auto there = view(address + done);
+    const auto there = bytes_at(address + done, into.size() - done);
     if (there.empty()) break;
     std::size_t n = std::min(there.size(), into.size() - done);
     std::memcpy(into.data() + done, there.data(), n);

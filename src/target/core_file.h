@@ -26,6 +26,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "model/snapshot.h"
+#include "target/dying_memory.h"
 
 namespace rankstacks::target {
 
@@ -45,7 +46,9 @@ class CoreFile {
  public:
   // Errors: the file cannot be opened, is not a core, is of another machine, or has no usable program header. Never
   // blocks. The unpacking of a compressed core ends at the deadline, as if the core were cut off there.
-  static Result<std::unique_ptr<CoreFile>> open(const std::string& path, const Deadline& deadline = Deadline::never());
+  // `memory`: fills in the segments, which are holes in the file; nullptr: the file has them.
+  static Result<std::unique_ptr<CoreFile>> open(const std::string& path, const Deadline& deadline = Deadline::never(),
+                                                std::shared_ptr<DyingMemory> memory = nullptr);
   CoreFile(const CoreFile&) = delete;
   CoreFile& operator=(const CoreFile&) = delete;
 
@@ -56,7 +59,7 @@ class CoreFile {
   const CoreSegment* find(Address a) const;
   // The start of the first segment behind `a`; the highest address if there is none.
   Address next_segment(Address a) const;
-  // From `a` to the end of the bytes that its segment has.
+  // From `a` to the end of the bytes that its segment has, or the first of them that a DyingMemory has filled in.
   std::span<const std::byte> view(Address a) const;
   std::size_t read(Address address, std::span<std::byte> into) const noexcept;  // across segments; like Target::read
   bool read_exact(Address address, std::span<std::byte> into) const noexcept {
@@ -72,7 +75,9 @@ class CoreFile {
   bool is_complete() const { return complete_; }
   // Whether the file was truncated, or its disk failed, since it was opened. read() returns nothing of what is lost;
   // views into it have zeros there.
-  bool is_damaged_since() const noexcept { return mapped_.has_lost_pages() || held_now() < bytes_.size(); }
+  bool is_damaged_since() const noexcept {
+    return mapped_.has_lost_pages() || held_now() < bytes_.size() || (memory_ && memory_->is_incomplete());
+  }
   const std::vector<Problem>& problems() const { return problems_; }
 
  private:
@@ -89,6 +94,8 @@ class CoreFile {
   CoreFile() = default;
   Result<std::uint64_t> header_count();
   std::uint64_t held_now() const noexcept;
+  // The first `most` bytes from `a` on, filled in if need be.
+  std::span<const std::byte> bytes_at(Address a, std::uint64_t most) const noexcept;
   std::optional<Error> index_segments(std::uint64_t count);
   void add_notes(std::uint64_t offset, std::uint64_t size, Losses& losses);
   void report_losses(const Losses& losses);
@@ -102,6 +109,7 @@ class CoreFile {
   ino_t inode_ = 0;
   MappedFile mapped_;
   std::span<const std::byte> bytes_;
+  std::shared_ptr<DyingMemory> memory_;
   std::vector<CoreSegment> segments_;
   std::vector<CoreNoteSegment> notes_;
   std::vector<Problem> problems_;

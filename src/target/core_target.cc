@@ -102,7 +102,7 @@ CoreTarget::~CoreTarget() = default;
 
 Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, const CoreOptions& options,
                                                      elf::ImageCache& images, const Deadline& deadline) {
-  auto file = CoreFile::open(path, deadline);
+  auto file = CoreFile::open(path, deadline, options.memory);
   if (!file) return fail(file.error());
   auto impl = std::make_unique<Impl>();
   impl->subject = path;
@@ -142,7 +142,11 @@ Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, co
   impl->find_pid(stack);
   if (stack != nullptr) {
     impl->name_stack(*stack);
-    InitialBlock block = read_initial_block(stack->bytes, stack->range.start, impl->notes.auxv);
+    // The kernel lets it have 6 MiB (Linux fs/exec.c, bprm_stack_limits).
+    constexpr std::uint64_t kMostOfBlock = 8u << 20;
+    const std::uint64_t size = stack->bytes.size();
+    const Address from = stack->range.start + (size > kMostOfBlock ? size - kMostOfBlock : 0);
+    InitialBlock block = read_initial_block(impl->file->view(from), from, impl->notes.auxv);
     impl->command = std::move(block.command);
     impl->environment = std::move(block.environment);
   }

@@ -26,6 +26,8 @@ struct CoreOptions {
   // --sysroot: tried as a prefix of every path in the core, before the path itself.
   std::string sysroot;
   std::vector<std::string> search;  // --search: directories tried by base name and as .build-id trees, in order
+  // Of the only core, whose file has no memory (core-handler); nullptr: it has it.
+  std::shared_ptr<DyingMemory> memory = nullptr;
 };
 
 class CoreTarget final : public Target {

@@ -39,6 +39,8 @@ class Decoder {
   virtual ~Decoder() = default;
   virtual Step decode(std::span<const char> in, std::span<char> out) = 0;
   bool at_end() const { return at_end_; }
+  // Input that was consumed and is not decoded yet.
+  virtual bool has_more() const { return false; }
 
  protected:
   bool at_end_ = false;
@@ -151,12 +153,77 @@ class GzipDecoder final : public Decoder {
   bool started_ = false;
 };
 
+// Finds the field CoreDump in the text, and takes the base64 off its lines. Each line is encoded for itself and may end
+// in
+// '='; what they hold, one after the other, is one gzip stream (apport, problem_report.py, ProblemReport.write).
+class ApportDecoder final : public Decoder {
+ public:
+  Step decode(std::span<const char> in, std::span<char> out) override {
+    std::size_t taken = 0;
+    if (packed_.empty()) {
+      while (taken < in.size() && packed_buffer_.size() < kPiece) take(in[taken++]);
+      packed_ = packed_buffer_;
+    }
+    if (packed_.empty())
+      return {taken, 0, in.empty() && !found_ ? "it has no field \"CoreDump: base64\"" : std::string()};
+    Step step = gzip_.decode(packed_, out);
+    at_end_ = gzip_.at_end();
+    if (step.error.empty() && step.consumed == 0 && step.produced == 0 && !out.empty())
+      step.error = at_end_ ? "data behind the end of the core" : "damaged data";
+    packed_ = packed_.subspan(step.consumed);
+    if (packed_.empty()) packed_buffer_.clear();
+    step.consumed = taken;
+    return step;
+  }
+  bool has_more() const override { return !packed_.empty(); }
+
+ private:
+  static constexpr std::size_t kPiece = 64 << 10;
+  static constexpr std::string_view kField = "CoreDump: base64";
+
+  void take(char c) {
+    if (c == '\n') {
+      if (in_field_ && column_ == 0) in_field_ = false;
+      if (!in_field_ && !found_ && head_ == kField) in_field_ = found_ = true;
+      head_.clear();
+      column_ = bits_ = 0;
+      return;
+    }
+    if (column_++ == 0) {
+      // A field's further lines begin with a blank.
+      if (c != ' ') in_field_ = false;
+      skips_ = c == ' ';
+    }
+    if (in_field_) return take_digit(c);
+    if (!skips_ && head_.size() <= kField.size()) head_ += c;
+  }
+
+  void take_digit(char c) {
+    static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const std::size_t digit = kDigits.find(c);
+    if (digit == std::string_view::npos) return;  // the blank in front, '=' and '\r' at the end
+    value_ = value_ << 6 | static_cast<std::uint32_t>(digit);
+    bits_ += 6;
+    if (bits_ < 8) return;
+    bits_ -= 8;
+    packed_buffer_ += static_cast<char>(value_ >> bits_ & 0xff);
+  }
+
+  GzipDecoder gzip_;
+  std::string head_, packed_buffer_;
+  std::span<const char> packed_;  // the part of `packed_buffer_` that is not unpacked yet
+  bool found_ = false, in_field_ = false, skips_ = false;
+  std::size_t column_ = 0;
+  std::uint32_t value_ = 0, bits_ = 0;
+};
+
 std::unique_ptr<Decoder> make_decoder(Compression compression) {
   switch (compression) {
     case Compression::kZstd: return std::make_unique<ZstdDecoder>();
     case Compression::kLz4: return std::make_unique<Lz4Decoder>();
     case Compression::kXz: return std::make_unique<XzDecoder>();
     case Compression::kGzip: return std::make_unique<GzipDecoder>();
+    case Compression::kApport: return std::make_unique<ApportDecoder>();
     case Compression::kNone: break;
   }
   return nullptr;
@@ -269,6 +336,7 @@ std::string_view name_of(Compression compression) {
     case Compression::kLz4: return "lz4";
     case Compression::kXz: return "xz";
     case Compression::kGzip: return "gzip";
+    case Compression::kApport: return "apport";
     case Compression::kNone: break;
   }
   return "none";
@@ -280,8 +348,9 @@ Compression compression_of(std::string_view first_bytes) {
   if (first_bytes.starts_with("\x04\x22\x4d\x18"sv)) return Compression::kLz4;   // LZ4 frame format, magic 0x184D2204
   if (first_bytes.starts_with("\xfd"
                               "7zXZ\0"sv))
-    return Compression::kXz;                                             // the .xz file format, 2.1.1.1
-  if (first_bytes.starts_with("\x1f\x8b"sv)) return Compression::kGzip;  // RFC 1952, 2.3.1
+    return Compression::kXz;                                                  // the .xz file format, 2.1.1.1
+  if (first_bytes.starts_with("\x1f\x8b"sv)) return Compression::kGzip;       // RFC 1952, 2.3.1
+  if (first_bytes.starts_with("ProblemType: ")) return Compression::kApport;  // apport writes it first
   return Compression::kNone;
 }
 
@@ -348,7 +417,8 @@ class Unpacker {
                       .where = offset_};
       return;
     }
-    ended_ = step.consumed == 0 && step.produced == 0 && filled_ < out_.size() && (input_ended_ || !pending_.empty());
+    ended_ = step.consumed == 0 && step.produced == 0 && !decoder_->has_more() && filled_ < out_.size() &&
+             (input_ended_ || !pending_.empty());
     if (ended_ && !decoder_->at_end())
       damage_ = Error{.code = ErrorCode::kMalformed,
                       .subject = subject_,

@@ -16,11 +16,12 @@
 
 namespace rankstacks::target {
 
-enum class Compression { kNone, kZstd, kLz4, kXz, kGzip };
+// kApport: a report of apport's (/var/crash/*.crash), a text whose field CoreDump is gzip data in lines of base64.
+enum class Compression { kNone, kZstd, kLz4, kXz, kGzip, kApport };
 
 std::string_view name_of(Compression compression);
 
-// Determined by the first bytes of the file (at least 6, or all it has), never by its name.
+// Determined by the first bytes of the file (at least 16, or all it has), never by its name.
 Compression compression_of(std::string_view first_bytes);
 
 struct Unpacked {

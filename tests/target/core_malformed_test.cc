@@ -106,9 +106,13 @@ TEST_CASE("files that are no core") {
   Opener opener;
   const auto text = [&](std::string_view s) { return opener.error(std::as_bytes(std::span(s))); };
   CHECK(text("") == "core.bad: the file is empty");
-  CHECK(text("#!/bin/sh\n") == "core.bad: not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz");
+  CHECK(text("#!/bin/sh\n") ==
+        "core.bad: not a core file: it begins neither as ELF, nor as .zst, .lz4, .xz or .gz, nor as a report of "
+        "apport's");
   CHECK(text("\x7f"
-             "EL") == "core.bad: not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz");
+             "EL") ==
+        "core.bad: not a core file: it begins neither as ELF, nor as .zst, .lz4, .xz or .gz, nor as a report of "
+        "apport's");
   CHECK(text("\x7f"
              "ELF\2\1\1") == "core.bad: the ELF header is cut off: 7 of 64 bytes");
   CHECK(text("\x1f\x8bxxxxxxxxxxxxxxxxxxx") ==

@@ -42,19 +42,19 @@ def text_of(raw):
 
 def case_help(directory):
     for arguments in (["--help"], ["attach", "--help"], ["core", "--help"], ["report", "--help"], ["diff", "--help"], ["doctor", "--help"], ["rules", "--help"],
-                      ["capture", "--help"], ["dump", "--help"], ["watch", "--help"]):
+                      ["capture", "--help"], ["dump", "--help"], ["watch", "--help"], ["core-handler", "--help"]):
         status, out, err = run_tool(*arguments)
         check((status, err) == (0, b""), "%s: status %d, stderr %r" % (arguments, status, err))
         check(b"rankstacks" in out and len(out) > 200, "%s says little: %r" % (arguments, out))
     _, out, _ = run_tool("--help")
-    for command in (b"attach", b"core", b"report", b"diff", b"doctor", b"rules", b"capture", b"dump", b"watch"):
+    for command in (b"attach", b"core", b"report", b"diff", b"doctor", b"rules", b"capture", b"dump", b"watch", b"core-handler"):
         check(command in out, "--help does not mention %r" % command)
 
 
 def case_version(directory):
     status, out, err = run_tool("--version")
     check(status == 0 and err == b"" and re.fullmatch(rb"rankstacks \d+\.\d+\.\d+\n", out), "--version: %d %r %r" % (status, out, err))
-    for command in ("attach", "core", "report", "diff", "doctor", "rules", "capture", "dump", "watch"):
+    for command in ("attach", "core", "report", "diff", "doctor", "rules", "capture", "dump", "watch", "core-handler"):
         check(run_tool(command, "--version") == (0, out, b""), "%s --version: %r" % (command, run_tool(command, "--version")))
 
 
@@ -71,7 +71,7 @@ def case_usage_errors(directory):
 
 def case_usage_errors_say_what_is_wrong(directory):
     gone = os.path.join(directory, "gone")
-    for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report, diff, doctor, rules, job, capture, dump or watch"),
+    for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report, diff, doctor, rules, job, capture, dump, watch or core-handler"),
                             (["attach", "--pids", "1", "--timeout", "nan"], "--timeout: expected a number, found \"nan\""),
                             (["attach", "--pids", "1", "--interval", "nan"], "--interval: expected a number, found \"nan\""),
                             (["attach", "--pids", "1", "--interval", "inf"], "--interval"),

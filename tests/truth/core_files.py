@@ -1,4 +1,5 @@
 """Core files: the kernel's and gcore's, compressed, truncated, without the program's files, and files that are no cores."""
+import base64
 import fcntl
 import json
 import os
@@ -7,6 +8,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import zlib
 
 import cases
 import debugger
@@ -97,6 +99,103 @@ def case_compressed(directory):
         rank = only_rank(json_report("core", core + ending), fixture.pid)
         check(rank["path"] == core + ending, "the path: %r" % rank["path"])
         check(frames_of(rank) == frames_of(plain), "%s: the stacks differ from the plain core's" % ending)
+
+
+def crash_report(path, core, fields=("Architecture: amd64", "Date: Sat Jan 31 12:00:00 2026"), after=("ExecutablePath: /usr/bin/python3", "Uname: Linux")):
+    """Writes what apport writes: the head of the gzip stream, the pieces of the core and the end of the stream, each as base64 in a line of its own."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+    with open(core, "rb") as source, open(path, "w", encoding="ascii") as out:
+        line = lambda data: out.write(" %s\n" % base64.b64encode(data).decode())
+        out.write("ProblemType: Crash\n%s\nCoreDump: base64\n" % "\n".join(fields))
+        line(b"\x1f\x8b\x08\0\0\0\0\0\x02\xff")
+        crc = size = 0
+        while True:
+            piece = source.read(1 << 20)
+            if not piece:
+                break
+            crc, size = zlib.crc32(piece, crc), size + len(piece)
+            packed = packer.compress(piece)
+            if packed:
+                line(packed)
+        line(packer.flush() + struct.pack("<LL", crc, size & 0xffffffff))
+        out.write("\n".join(after) + "\n")
+
+
+def case_reports_of_apport(directory):
+    with native("threads") as fixture:
+        core = core_of(fixture, directory)
+    plain = only_rank(json_report("core", core), fixture.pid)
+    path = os.path.join(directory, "_usr_bin_threads.0.crash")
+    crash_report(path, core)
+    for command in ("core", "report"):
+        rank = only_rank(json_report(command, path), fixture.pid)
+        check(rank["path"] == path and frames_of(rank) == frames_of(plain), "%s: other stacks than the plain core's" % command)
+    # A field that only looks like it, before the core and in another field's lines.
+    crash_report(path, core, fields=("CoreDumpX: base64", " H4sI", "Comment:", " CoreDump: base64", " AAAA"))
+    check(frames_of(only_rank(json_report("core", path), fixture.pid)) == frames_of(plain), "other fields are taken for the core")
+    with open(path, "rb") as stream:
+        whole = stream.read()
+    with open(path, "wb") as stream:
+        stream.write(whole[:len(whole) // 2])
+    report = json_report("core", path, expect=2)         # gcore writes the registers at the end
+    check("apport data ends in the middle" in json.dumps(report["ranks"][0]["problems"]), "of half a report: %r" % report["ranks"][0]["problems"])
+    for content, said in ((b"ProblemType: Crash\nUname: Linux\n", b"no field \"CoreDump: base64\""), (b"ProblemType: Crash\nCoreDump: base64\n", b"in the middle"),
+                          (b"ProblemType: Crash\nCoreDump: base64\n AAAAAAAA\n", b"damaged"), (b"ProblemType: Crash\nCoreDump: base64\n H4sI\n\xff\xff\n", b"in the middle")):
+        with open(path, "wb") as stream:
+            stream.write(content)
+        status, _, err = run_tool("core", path)
+        check(status == 2 and said in err and os.path.basename(path).encode() in err, "of %r: status %d, %r" % (content, status, err))
+
+
+BOOT = "0123456789abcdef0123456789abcdef"
+
+
+def case_cores_that_systemd_keeps(directory):
+    kept = os.path.join(directory, "coredump")
+    os.mkdir(kept)
+    paths, pids = {}, {}
+    for number in range(2):
+        with native("threads", env={"RANK": str(number), "WORLD_SIZE": "2", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0"}) as fixture:
+            core = core_of(fixture, directory, "taken")
+            pids[number] = fixture.pid
+        paths[number] = os.path.join(kept, "core.threads.%d.%s.%d.17698608%02d000000" % (os.getuid(), BOOT, pids[number], number))
+        os.rename(core, paths[number])
+    subprocess.run(["zstd", "-q", "-1", "--rm", paths[1]], check=True)
+    paths[1] += ".zst"
+    with native("waits") as fixture:                   # another program's, with the pid that rank 0 has
+        other = os.path.join(kept, "core.waits.%d.%s.%d.1769850000000000" % (os.getuid(), BOOT, pids[0]))
+        os.rename(core_of(fixture, directory, "taken"), other)
+    for name in ("README", "core.4711", "core.x.0.%s.1.notatime" % BOOT):
+        with open(os.path.join(kept, name), "wb") as stream:
+            stream.write(b"no core")
+
+    def read(*arguments):
+        report = json_report("core", *arguments, "--systemd-directory", kept)
+        return [(rank["rank"], rank["pid"], rank["path"]) for rank in report["ranks"]]
+    ranks = [(number, pids[number], paths[number]) for number in range(2)]
+    for words in (["--systemd", "%d,%d" % (pids[0], pids[1])], ["--systemd", "slurm:4711.0"],
+                  ["--since", "2026-01-31T11:59:59Z"], ["--systemd", "user:%d" % os.getuid(), "--since", "2026-01-31T11:59:59Z"]):
+        check(read(*words) == ranks, "%s: %r" % (words, read(*words)))
+    check(read("--systemd", pids[0]) == ranks[:1], "the newest core of a pid: %r" % read("--systemd", pids[0]))
+    check(read("--systemd", pids[0], "--", paths[1]) == ranks, "together with a file: %r" % read("--systemd", pids[0], "--", paths[1]))
+    check(len(read("--since", "@0")) == 3, "since ever: %r" % read("--since", "@0"))
+
+    for words, said in ((["--systemd", "1"], b"no core of pid 1 in it"), (["--systemd", "slurm:1"], b"no core of job slurm:1 in it"), (["--since", "1s"], b"no core since"),
+                        (["--systemd", "user:nobody-of-that-name"], b"no such user")):
+        status, out, err = run_tool("core", *words, "--systemd-directory", kept)
+        check((status, out) == (2, b"") and said in err and b"\nhint: " in err, "%s: status %d, %r" % (words, status, err))
+    for words in (["--systemd"], ["--systemd", "cgroup:/x"], ["--since", "soon"], ["--systemd", "1", "--systemd-directory", directory + "/absent"], []):
+        status, out, err = run_tool("core", *words)
+        check((status, out) == (2, b"") and b"hint: rankstacks --help" in err, "%s: status %d, %r" % (words, status, err))
+
+    try:
+        os.setxattr(paths[0], "user.coredump.truncated", b"1")
+        os.setxattr(paths[0], "user.coredump.hostname", b"node-of-the-core")
+    except OSError as error:
+        raise Skip("all but the extended attributes, which files in %s cannot have: %s" % (kept, error))
+    rank = only_rank(json_report("core", "--systemd", pids[0], "--systemd-directory", kept, expect=1), pids[0])
+    check(rank["status"] == "partial" and any("systemd-coredump cut this core off" in problem["message"] for problem in rank["problems"]), "a truncated core: %r" % rank["problems"])
+    check(rank["host"] == "node-of-the-core", "the host: %r" % rank["host"])
 
 
 def case_several_cores(directory):

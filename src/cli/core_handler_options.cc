@@ -1,0 +1,47 @@
+#include "cli/core_handler_options.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/memory_limit.h"
+#include "report/sanitize.h"
+
+namespace rankstacks::cli {
+
+void CoreHandlerCommand::add_to(CLI::App& command) {
+  constexpr int kMostPids = 1 << 22;  // Linux include/linux/threads.h, PID_MAX_LIMIT
+  command.add_option("PID", options_.pid, "%P: the process")->required()->check(CLI::Range(1, kMostPids));
+  command.add_option("UID", options_.user, "%u: its user, whose the files are")->required();
+  command.add_option("GID", options_.group, "%g: its group")->required();
+  command.add_option("SIGNAL", options_.signal, "%s: of which it dies")->required();
+  command.add_option("TIME", options_.time, "%t: when, in seconds")->required();
+  command.add_option("HOST", options_.host, "%h: the host")->required();
+  command.add_option("--directory", options_.directory, "where the cores are written; it has to be there")
+      ->type_name("DIR")
+      ->required();
+  command.add_flag("--full", options_.full, "also the full core, as HOST-PID-TIME.full-core");
+  command.add_option("--max-bytes", max_bytes_, "no full core that is larger than this, as 8G")->type_name("SIZE");
+  command.add_flag("--plain", options_.plain, "the small core is not packed by zstd");
+  command.add_option("--within", within_, "give up after this long, and let the process go")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->capture_default_str();
+  command.footer(
+      "\nExample: sysctl kernel.core_pattern='|/usr/bin/rankstacks core-handler %P %u %g %s %t %h --directory "
+      "/var/cores'");
+}
+
+CoreHandlerOptions CoreHandlerCommand::take() {
+  if (!max_bytes_.empty()) {
+    const auto bytes = parse_size(max_bytes_);
+    if (!bytes || *bytes == 0)
+      throw CLI::ValidationError("--max-bytes",
+                                 fmt::format("expected a size as 512M or 8G, found {}", report::in_quotes(max_bytes_)));
+    options_.max_bytes = *bytes;
+  }
+  options_.within =
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(within_));
+  return options_;
+}
+
+}  // namespace rankstacks::cli

@@ -1,0 +1,241 @@
+#include "cli/run_core_handler.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ostream>
+
+#include "base/whole_file.h"
+#include "capture/capture_job.h"
+#include "cli/core_stream.h"
+#include "cli/forked_work.h"
+#include "cli/messages.h"
+#include "cli/run_capture.h"
+#include "report/packed.h"
+#include "report/sanitize.h"
+#include "target/proc.h"
+
+namespace rankstacks::cli {
+namespace {
+
+constexpr std::uint64_t kMostMemory = 512u << 20;  // that is copied of the process
+
+Error os_error(const std::string& subject, const char* what, std::string hint = "") {
+  const int why = errno;
+  return {.code = why == EACCES || why == EPERM ? ErrorCode::kPermission : ErrorCode::kUnreadable,
+          .subject = subject,
+          .what = what,
+          .os_errno = why,
+          .hint = std::move(hint)};
+}
+
+// A full core, as it comes: written under another name, in which pages of zeros are holes, until all of it is there.
+class FullCore {
+ public:
+  FullCore(const FileDescriptor& directory, std::string name, std::uint64_t most)
+      : directory_(directory),
+        name_(std::move(name)),
+        temporary_(fmt::format(".{}.{}", name_, getpid())),
+        most_(most) {}
+  ~FullCore() {
+    if (file_.is_open()) unlinkat(directory_.get(), temporary_.c_str(), 0);
+  }
+  FullCore(const FullCore&) = delete;
+  FullCore& operator=(const FullCore&) = delete;
+
+  Result<std::uint64_t> write(const CoreHead& head, int stream, const FileOwner& owner, bool as_root,
+                              const Deadline& deadline) {
+    unlinkat(directory_.get(), temporary_.c_str(), 0);  // of an earlier process with this pid
+    file_ = FileDescriptor(openat(directory_.get(), temporary_.c_str(),
+                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!file_.is_open()) return fail(os_error(name_, "cannot be written"));
+    std::vector<char> piece(kPiece);
+    while (size_ < head.bytes) {
+      const auto want = std::min<std::uint64_t>(piece.size(), head.bytes - size_);
+      if (pread(head.file.get(), piece.data(), want, static_cast<off_t>(size_)) != static_cast<ssize_t>(want))
+        return fail(os_error(name_, "cannot be written"));
+      if (auto added = append({piece.data(), want}); !added) return fail(added.error());
+    }
+    for (bool ended = false; !ended;) {
+      const auto n = read_stream(stream, piece.data(), piece.size(), deadline);
+      if (!n) return fail(n.error());
+      ended = *n < piece.size();
+      if (auto added = append({piece.data(), *n}); !added) return fail(added.error());
+    }
+    if (size_ < head.size)
+      return fail({.code = ErrorCode::kMalformed,
+                   .subject = name_,
+                   .what = fmt::format("the core ends after {} of {} bytes: it is not kept", size_, head.size)});
+    if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0 ||
+        (as_root && fchown(file_.get(), owner.user, owner.group) != 0) || fsync(file_.get()) != 0 ||
+        renameat(directory_.get(), temporary_.c_str(), directory_.get(), name_.c_str()) != 0)
+      return fail(os_error(name_, "cannot be written"));
+    file_ = FileDescriptor();
+    fsync(directory_.get());
+    return size_;
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096, kPiece = 1 << 20;
+
+  Result<void> append(std::string_view bytes) {
+    if (most_ > 0 && size_ + bytes.size() > most_)
+      return fail({.code = ErrorCode::kLimit,
+                   .subject = name_,
+                   .what = "the core is larger than --max-bytes allows: it is not kept"});
+    for (std::size_t at = 0; at < bytes.size(); at += kPage) {
+      const std::string_view page = bytes.substr(at, kPage);
+      if (page.find_first_not_of('\0') != std::string_view::npos &&
+          pwrite(file_.get(), page.data(), page.size(), static_cast<off_t>(size_ + at)) !=
+              static_cast<ssize_t>(page.size()))
+        return fail(os_error(name_, "cannot be written", "the directory needs more room"));
+    }
+    size_ += bytes.size();
+    return {};
+  }
+
+  const FileDescriptor& directory_;
+  std::string name_, temporary_;
+  std::uint64_t most_, size_ = 0;
+  FileDescriptor file_;
+};
+
+bool in_another_mount_namespace(Pid pid) {
+  const auto other = target::proc::read_link(fmt::format("/proc/{}/ns/mnt", pid));
+  return other && other != target::proc::read_link("/proc/self/ns/mnt");
+}
+
+// The answer of the forked process: kCore and the file, or kError, message, 0, hint.
+constexpr char kCore = 'c', kError = 'e';
+
+std::string error_answer(const Error& error) { return kError + error.message() + '\0' + error.hint; }
+
+// The core is not to be trusted, so what looks into it has the rights of its user alone.
+bool become(const FileOwner& owner) {
+  return setgroups(0, nullptr) == 0 && setresgid(owner.group, owner.group, owner.group) == 0 &&
+         setresuid(owner.user, owner.user, owner.user) == 0;
+}
+
+std::string small_core_of(const Options& options, const std::string& path, const std::string& shown) {
+  const CoreHandlerOptions& handler = options.core_handler;
+  JobSnapshot job = capture::capture_cores({path}, options.core, options.capture);
+  if (job.ranks.size() != 1 || job.ranks.front().status == Status::kFailed) {
+    Error error{.code = ErrorCode::kMalformed, .subject = shown, .what = "nothing of it could be read"};
+    if (!job.ranks.empty() && !job.ranks.front().problems.empty())
+      error.what += ": " + job.ranks.front().problems.front().message;
+    return error_answer(error);
+  }
+  RankSnapshot& rank = job.ranks.front();
+  for (Problem& problem : rank.problems)
+    if (problem.message.starts_with(path)) problem.message.replace(0, path.size(), shown);
+  rank.path = shown;
+  rank.host = handler.host;
+  options.capture.kept->rename({{path, shown}});
+  Captures captures = make_captures(std::move(job), std::nullopt, *options.capture.kept, options.with_secrets);
+  if (captures.cores.size() != 1)
+    return error_answer({.code = ErrorCode::kMalformed, .subject = shown, .what = "nothing of it could be read"});
+  const auto& bytes = captures.cores.front().bytes;
+  const auto packed = report::pack({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                   handler.plain ? report::Packing::kNone : report::Packing::kZstd, shown);
+  return packed ? kCore + *packed : error_answer(packed.error());
+}
+
+Result<std::string> make_small_core(const Options& options, const CoreHead& head, FileDescriptor memory,
+                                    const FileOwner& owner, bool as_root, const Deadline& deadline) {
+  const Pid pid = options.core_handler.pid;
+  const std::string shown = fmt::format("core of pid {}", pid);
+  Options asked = options;
+  asked.core.memory = std::make_shared<target::DyingMemory>(
+      std::move(memory), FileDescriptor(fcntl(head.file.get(), F_DUPFD_CLOEXEC, 0)), head.size,
+      std::min<std::uint64_t>(kMostMemory, options.capture.memory / 2));
+  if (in_another_mount_namespace(pid))
+    asked.core.sysroot = asked.capture.symbols.sysroot = fmt::format("/proc/{}/root", pid);
+  asked.capture.timeout = std::max<Deadline::Clock::duration>(deadline.left() / 2, std::chrono::milliseconds(100));
+  const std::string path = fmt::format("/proc/self/fd/{}", head.file.get());
+  constexpr std::size_t kMostAnswer = 512u << 20;
+  auto answer = do_forked(
+      [&]() -> std::string {
+        if (as_root && owner.user != 0 && !become(owner))
+          return error_answer(os_error(shown, "its user's rights cannot be taken"));
+        return small_core_of(asked, path, shown);
+      },
+      {deadline}, kMostAnswer);
+  if (!answer || answer->empty())
+    return fail({.code = ErrorCode::kTimeout,
+                 .subject = shown,
+                 .what = "no small core of it could be made in time",
+                 .hint = "give it more time with --within"});
+  if (answer->front() == kCore) return answer->substr(1);
+  const std::size_t end = std::min(answer->find('\0'), answer->size());
+  return fail({.code = ErrorCode::kMalformed,
+               .subject = "",
+               .what = answer->substr(1, end - 1),
+               .hint = end < answer->size() ? answer->substr(end + 1) : ""});
+}
+
+void tell(const Error& error, std::ostream& err) {
+  print_error(err, report::sanitize(error.message()), report::sanitize(error.hint));
+  // Nobody reads what the kernel's helper writes to stderr.
+  if (getppid() > 2) return;
+  const FileDescriptor log(open("/dev/kmsg", O_WRONLY | O_CLOEXEC));
+  const std::string line = "<4>rankstacks core-handler: " + report::sanitize(error.message()) + '\n';
+  if (log.is_open() && write(log.get(), line.data(), line.size()) < 0) return;
+}
+
+}  // namespace
+
+int run_core_handler(const Options& options, std::ostream& err) {
+  const CoreHandlerOptions& handler = options.core_handler;
+  const Deadline deadline = Deadline::after(handler.within);
+  const FileDescriptor directory(open(handler.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory.is_open()) {
+    tell(os_error(handler.directory, "cannot be opened, where the cores are to be written", "make it first"), err);
+    return 2;
+  }
+  const std::string process = fmt::format("/proc/{}", handler.pid);
+  FileDescriptor memory(open((process + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!memory.is_open() || stat(process.c_str(), &status) != 0) {
+    tell(os_error(process, "cannot be read",
+                  "it has to stay until its core is read: kernel.core_pattern starts this "
+                  "command, with %P as the first word"),
+         err);
+    return 2;
+  }
+  // Who is not dumpable has a /proc/PID of root's, and a core for root alone: fs.suid_dumpable, proc(5).
+  const bool as_root = geteuid() == 0;
+  const FileOwner owner = status.st_uid == handler.user ? FileOwner{handler.user, handler.group} : FileOwner{0, 0};
+
+  const auto head = read_core_head(STDIN_FILENO, deadline);
+  if (!head) {
+    tell(head.error(), err);
+    return 2;
+  }
+  const std::string base = fmt::format("{}-{}-{}", plain_name(handler.host), handler.pid, handler.time);
+  bool small = false, full = false;
+  const auto core = make_small_core(options, *head, std::move(memory), owner, as_root, deadline);
+  if (!core) {
+    tell(core.error(), err);
+  } else {
+    const std::string name = base + (handler.plain ? ".core" : ".core.zst");
+    const int why = write_whole_file(directory, name, *core, as_root ? std::optional(owner) : std::nullopt);
+    small = why == 0;
+    if (!small) tell({.subject = handler.directory + "/" + name, .what = "cannot be written", .os_errno = why}, err);
+  }
+  if (handler.full) {
+    const auto written = FullCore(directory, base + ".full-core", handler.max_bytes)
+                             .write(*head, STDIN_FILENO, owner, as_root, deadline);
+    full = written.has_value();
+    if (!full) tell(written.error(), err);
+  }
+  if (small && (full || !handler.full)) return 0;
+  return small || full ? 1 : 2;
+}
+
+}  // namespace rankstacks::cli
