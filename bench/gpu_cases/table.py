@@ -247,6 +247,27 @@ def fifth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("fifth-", "fifth-cores-"))
 
 
+def sixth(case, *reasons, odd=1, program="sixth.py", **options):
+    return GpuCase("sixth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def sixth_framework(case, *reasons, **options):
+    return sixth(case, *reasons, program="sixth_frameworks.py", **options)
+
+
+def sixth_group(case, *reasons, odd=2, ranks=3, **options):
+    return sixth(case, *reasons, odd=odd, program="sixth_groups.py", ranks=ranks, **options)
+
+
+def sixth_well(case, **options):
+    return GpuCase("sixth-well-" + case, "sixth_well.py", (case,), Truth("healthy"), **options)
+
+
+def sixth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("sixth-", "sixth-cores-"))
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -547,7 +568,58 @@ HELD_OUT = [
     fifth_well("signalled", own_gpus=True),
     fifth_well("population"),
     fifth_well("forked-save"),
+
+    # The sixth batch. The rank waits at a socket for a process of its own.
+    sixth("run-service", "subprocess", "network-io", odd=0),
+    # It writes to a pipe that its child does not read; the child does so, too.
+    sixth("tokenizer-pipes", "subprocess", "file-io"),
+    # It sleeps in its dataset, between two requests.
+    sixth("throttled-shards", "data-loading", "user-code"),
+    sixth("forked-threads", "data-loading"),
+    # Its main thread waits for itself.
+    sixth("engine-loop", "python-lock"),
+    sixth("nested-pool", "python-lock"),
+    sixth("forked-pool", "subprocess"),
+    sixth("split-k", "gpu-wait", needs=("torch", "triton")),
+    # It waits in the handler of a signal.
+    sixth("reaper", "subprocess"),
+    # It writes in the handler of an exception.
+    sixth("memory-snapshot", "file-io", "exception"),
+    # It saves, and waits for a lock that a process of its own has.
+    sixth("flash-checkpoint", "checkpoint-io", "subprocess"),
+
+    sixth_framework("custom-op", "network-io", needs=("torch", "triton")),
+    # A circle of the main thread and a thread of its loader, while it saves.
+    sixth_framework("stateful-loader", "python-lock", "checkpoint-io"),
+    # The main thread waits for a thread, which reads a file.
+    sixth_framework("swap-in", "file-io", "python-lock"),
+    # Its dataset waits for a server.
+    sixth_framework("dispatched-batches", "data-loading", "network-io", odd=0, ranks=3),
+    # What it does alone is to compile, and there it waits in another group than the others.
+    sixth_framework("compiler-collectives", "compiling", "collective-mismatch", "process-group-order", odd=2, ranks=3, needs=("torch", "triton"),
+                    environment={"TORCH_COMPILER_COLLECTIVES": "1"}),
+    sixth_framework("own-communicator", "user-code"),
+
+    # Rank 0 waits for a place in the ring, the other worker in a group without rank 0.
+    sixth_group("message-ring", "file-io"),
+    # Rank 0 waits at a socket for the odd rank, not in a collective.
+    sixth_group("weight-handles", "user-code", odd=1, ranks=2),
+    # It waits in the handler of an exception.
+    sixth_group("restart", "store-wait", "exception"),
+    sixth_group("epoch-key", "store-wait", odd=1, ranks=2),
+    # One of three waits in another group than the others, as of field-graph-skipped.
+    sixth_group("contrastive", "collective-mismatch", "process-group-order"),
+    sixth_group("generation-length", "collective-mismatch", "process-group-order"),
+    sixth_group("batch-norm", "collective-mismatch", "process-group-order"),
+
+    sixth_well("unequal-texts", ranks=3),
+    sixth_well("local-steps", ranks=4),
+    sixth_well("data-server"),
+    sixth_well("captures"),
+    sixth_well("slow-run-service", ranks=3),
+    sixth_well("swapped-state"),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
+HELD_OUT += [sixth_core(case) for case in HELD_OUT if case.name in ("sixth-nested-pool", "sixth-stateful-loader", "sixth-batch-norm")]
 CASES += HELD_OUT
