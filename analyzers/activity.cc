@@ -138,7 +138,7 @@ bool may_work_for_main(known::Role role, bool by_engine) {
 bool is_clear(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing, bool by_engine) {
   if (!by_engine) return doing.by_frame && doing.activity != known::Activity::kSubprocess;
   return doing.activity != known::Activity::kUnknown && doing.activity != known::Activity::kAutograd &&
-         (doing.by_frame || has_python(job, thread));
+         (doing.by_frame || has_python(job, thread) || thread.gil == Gil::kWaits);
 }
 
 // Whether the thread runs a task, and it is known what the task does, other than waiting for ranks or a Python lock.

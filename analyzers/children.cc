@@ -65,15 +65,6 @@ bool may_miss_child(const JobSnapshot& job, const RankState& state) {
   return call != "wait4" && call != "waitid" && call != "waitpid" && !reads_output(job, thread);
 }
 
-// Whether it looks again and again for something, and sleeps a little in between: what a child was to bring, maybe.
-bool polls(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  constexpr double kRunsPerSecond = 10;
-  const std::string call = blocking_call(job, thread);
-  return is_one_of(call, kSleepCalls) && thread.motion && thread.motion->places == 1 &&
-         thread.motion->in_one_function &&
-         static_cast<double>(thread.motion->runs) * 1000 >= kRunsPerSecond * thread.motion->span_ms;
-}
-
 std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
   return static_cast<std::size_t>(std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) {
     return is_child_of(child, rank) && is_dead(child);
@@ -111,7 +102,7 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
   const known::Activity activity = state.doing.activity;
   if (activity != known::Activity::kDataLoading && activity != known::Activity::kSubprocess &&
       activity != known::Activity::kPythonLock &&
-      (activity != known::Activity::kUserCode || !polls(job, rank.threads[state.doing.thread])))
+      (activity != known::Activity::kUserCode || !polls_asleep(job, rank.threads[state.doing.thread])))
     return;
   for (std::size_t c = 0; c < job.ranks.size(); ++c) {
     const RankSnapshot& child = job.ranks[c];

@@ -16,6 +16,7 @@
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
 #include "analyzers/names.h"
+#include "analyzers/place.h"
 #include "analyzers/shared_rounds.h"
 #include "analyzers/sides.h"
 #include "analyzers/watchdog_text.h"
@@ -309,6 +310,18 @@ class Explanation {
       return DifferentOperation{one.second, fmt::format("{}", fmt::join(one.first, " and "))};
     };
     return accuse_smaller_side(job_, states_, "what gloo runs", side(*by_work.begin()), side(*by_work.rbegin()));
+  }
+
+  // The user's own code waits for a key of the store, which anybody may set, or nobody. What the library waits for
+  // there (a new group, a barrier) is set by ranks that make the same call.
+  bool asks_store_itself(std::size_t i) const {
+    if (!in_store(i)) return false;
+    const ThreadSnapshot& thread = job_.ranks[states_[i].rank].threads[states_[i].doing.thread];
+    for (std::size_t f = states_[i].doing.frame; f < thread.frames.size(); ++f) {
+      const Frame& frame = job_.frames[thread.frames[f]];
+      if (frame.kind == FrameKind::kPython) return is_users_code(frame);
+    }
+    return false;
   }
 
   // They are in collectives with different roots: a rank with another root may be a turn ahead.
@@ -616,6 +629,14 @@ class Explanation {
     const Reason reason_a = reason_of_side(a, b), reason_b = reason_of_side(b, a);
     if (reason_a == Reason::kBehind) return accuse(a, reason_a, kByPlace);
     if (reason_b == Reason::kBehind) return accuse(b, reason_b, kByPlace);
+    if (asks_store_itself(a.front()) != asks_store_itself(b.front())) {
+      const Side& asks = asks_store_itself(a.front()) ? a : b;
+      if (!in_store((asks == a ? b : a).front())) {
+        Deadlock found = accuse(asks, Reason::kStoreWait, kByPlace);
+        found.explanation = describe_side(job_, states_, asks == a ? b : a);
+        return found;
+      }
+    }
     if (several_roots(a) || several_roots(b))
       return {{}, in_words() + ": some of them with another root, and ranks may be roots in turn", false, ""};
     if (a.size() > 1 && (in_unread_communicators(a) || in_unread_communicators(b)))

@@ -93,10 +93,9 @@ class Judge {
   Verdict of_mixed() const;
   // The ranks that are waited for get on, which would be the whole of it if it were known what all ranks do.
   std::optional<Verdict> of_moving_beside_unseen() const;
-  // It waits in its event loop, and what for is not known: perhaps for what another rank will do.
-  static bool awaits_something(const RankState& s) {
-    return s.doing.operation.kind == known::OperationKind::kEventLoop && !s.serves;
-  }
+  // It waits in its event loop, or looks again and again for something, and what for is not known: perhaps for what
+  // another rank will do.
+  bool awaits_something(const RankState& s) const;
   // "the frames of rank 1 do not show what it does"
   std::string describe_unknown() const;
   // For a verdict that names no rank because some are in calls of the GPU's driver: these calls may return soon.

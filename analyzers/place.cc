@@ -73,6 +73,14 @@ bool writes_output(const ThreadSnapshot& thread) {
          target.starts_with("/dev/console");
 }
 
+bool polls_asleep(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  constexpr double kRunsPerSecond = 10;
+  const std::string call = blocking_call(job, thread);
+  return is_one_of(call, kSleepCalls) && thread.motion && thread.motion->places == 1 &&
+         thread.motion->in_one_function &&
+         static_cast<double>(thread.motion->runs) * 1000 >= kRunsPerSecond * thread.motion->span_ms;
+}
+
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread) {
   const auto index = deciding_frame(job, thread);
   if (!index) return "";

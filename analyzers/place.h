@@ -32,6 +32,10 @@ bool is_process_lock(const Frame& frame);
 // Whether it writes to a pipe or a terminal whose reader does not read.
 bool writes_output(const ThreadSnapshot& thread);
 
+// Whether it looks again and again for something, and sleeps a little in between: what a child was to bring, or another
+// rank, maybe.
+bool polls_asleep(const JobSnapshot& job, const ThreadSnapshot& thread);
+
 // "Blocked.__getitem__ at train.py:9"
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread);
 

@@ -85,6 +85,13 @@ Verdict Judge::of_mixed() const {
   return with_doubt_of_driver_calls(std::move(verdict));
 }
 
+bool Judge::awaits_something(const RankState& s) const {
+  if (s.serves) return false;
+  return s.doing.operation.kind == known::OperationKind::kEventLoop ||
+         (s.doing.activity == known::Activity::kUserCode && !s.counts && !s.dead_child &&
+          polls_asleep(job_, deciding_thread(job_, s)));
+}
+
 std::optional<Verdict> Judge::of_moving_beside_unseen() const {
   if (tally_.unknown.empty() && tally_.failed.empty()) return std::nullopt;
   const std::vector<std::size_t>& needed = tally_.needed;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -93,7 +94,7 @@ Result<std::size_t> read_stream(int stream, void* into, std::size_t size, const 
 
 Result<CoreHead> read_core_head(int stream, const Deadline& deadline) {
   CoreHead head;
-  head.file = FileDescriptor(memfd_create("core", MFD_CLOEXEC));
+  head.file = FileDescriptor(static_cast<int>(syscall(SYS_memfd_create, "core", MFD_CLOEXEC)));
   if (!head.file.is_open()) return fail({.subject = kStream, .what = "no memory for it", .os_errno = errno});
   HeadReader reader(stream, deadline, head);
   Elf64_Ehdr header;

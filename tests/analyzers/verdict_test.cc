@@ -187,6 +187,27 @@ TEST_CASE("of several reasons on a stack the one nearest the cause") {
   CHECK(reason(Stack{nat("gc_collect_main", "/usr/bin/python3.11")} + waits_in_all_reduce(33)) == "garbage-collection");
 }
 
+TEST_CASE("a rank that looks again and again for something is not accused beside one that is blocked") {
+  LiteralJob literal;
+  const Stack polls = Stack{libc("clock_nanosleep"), py("write", "/home/u/ring.py", 35)} + in_main(53),
+              reads = Stack{libc("read"), py("work", "/home/u/train.py", 40)} + in_main(30);
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 0 ? polls : r == 2 ? reads : waits_in_all_reduce(), 'S');
+  for (RankSnapshot& rank : literal.job.ranks)
+    rank.threads[0].motion = Motion{.samples = 8, .places = 1, .cpu_ms = 0, .runs = 0, .span_ms = 6000};
+  ThreadSnapshot& first = literal.job.ranks[0].threads[0];
+  first.syscall = call("clock_nanosleep", std::nullopt);
+  first.motion->runs = 5000, first.motion->in_one_function = true;
+  literal.job.ranks[2].threads[0].syscall = call("read", 7, "/data/shard-1");
+  const auto accused = [&] {
+    std::string text;
+    for (const Suspect& s : analyze(literal.job).verdict.suspects) text += std::to_string(s.rank) + " ";
+    return text;
+  };
+  CHECK(accused() == "2 ");
+  first.motion->runs = 3;  // a few long sleeps are its own
+  CHECK(accused() != "2 ");
+}
+
 TEST_CASE("reasons known from the system call and the state") {
   SECTION("a regular file") {
     LiteralJob literal = one_differs(Stack{libc("read"), py("work", "/home/u/train.py", 40)} + in_main(30));
