@@ -185,7 +185,7 @@ def described_options(binary):
                    for name in re.findall(r"(?:^|,|\s)(--?[A-Za-z][A-Za-z-]*)", line.split("  ")[1] if line.startswith("  ") else line))
 
     top = run(binary, "--help")
-    commands = re.findall(r"^  ([a-z]+) ", top.split("Subcommands:")[1].split("Examples:")[0], re.M)
+    commands = re.findall(r"^  ([a-z-]+) ", top.split("Subcommands:")[1].split("Examples:")[0], re.M)
     check({"attach", "core", "report"} <= set(commands), "commands: %r of %s" % (commands, top))
     found = {command: options_in(run(binary, command, "--help")) for command in commands}
     found[""] = options_in(top.split("Subcommands:")[0])
