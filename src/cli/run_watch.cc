@@ -277,9 +277,7 @@ class Watch {
     if (note(result, name)) report_event(Event::kStop, name, "the watch was asked to end");
   }
 
-  void remove(const std::string& name) const {
-    for (const char* ending : {".txt", ".json.zst"}) store_.remove(name + ending);
-  }
+  void remove(const std::string& name) const { store_.remove_all(name); }
 
   // Whether a look has left reports; says why not.
   bool note(const std::optional<LookResult>& result, const std::string& name) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "capture/found_job.h"
+#include "cli/run_capture.h"
 #include "cli/sample_as_needed.h"
 #include "known/timeouts.h"
 #include "redact/redact.h"
@@ -78,14 +79,32 @@ watch::Seen seen_of(const JobSnapshot& job, const analyzers::Analysis& analysis)
   return all_work ? watch::Seen::kHealthy : watch::Seen::kStands;
 }
 
-// The text first: where there is no room for both, it is the smaller one.
+// A capture of each process beside the reports: NAME.rank-0.core.zst, ...
+int write_small_cores(const watch::ReportStore& store, const std::string& name, JobSnapshot job,
+                      analyzers::Analysis analysis, small_core::KeptJobs& kept) {
+  const Captures captures = make_captures(std::move(job), std::move(analysis), kept, false);
+  for (const small_core::NamedCore& core : captures.cores) {
+    const auto packed = report::pack({reinterpret_cast<const char*>(core.bytes.data()), core.bytes.size()},
+                                     report::Packing::kZstd, core.name);
+    if (!packed) return ENOMEM;
+    if (const int why = store.write(fmt::format("{}.{}.zst", name, core.name), *packed); why != 0) return why;
+  }
+  return 0;
+}
+
+// The text first: where there is no room for all, it is the smallest one.
 int write_reports(const watch::ReportStore& store, const std::string& name, JobSnapshot job,
-                  analyzers::Analysis analysis) {
+                  analyzers::Analysis analysis, small_core::KeptJobs* kept) {
+  std::optional<std::pair<JobSnapshot, analyzers::Analysis>> captured;
+  if (kept != nullptr) captured.emplace(job, analysis);
   const redact::Redacted shown = redact::redact(std::move(job), std::move(analysis), {.names = false, .secrets = true});
   if (const int why = store.write(name + ".txt", report::text_report(shown.job, shown.analysis, {})); why != 0)
     return why;
   const auto packed = report::pack(report::json_report(shown.job, shown.analysis), report::Packing::kZstd, name);
-  return packed ? store.write(name + ".json.zst", *packed) : ENOMEM;
+  if (!packed) return ENOMEM;
+  const int why = store.write(name + ".json.zst", *packed);
+  if (why != 0 || !captured) return why;
+  return write_small_cores(store, name, std::move(captured->first), std::move(captured->second), *kept);
 }
 
 std::string look_here(const Options& options, LookKind kind, const watch::ReportStore& store, const std::string& name,
@@ -93,6 +112,8 @@ std::string look_here(const Options& options, LookKind kind, const watch::Report
   Options asked = options;
   asked.samples_as_needed = kind == LookKind::kFull;
   if (kind == LookKind::kLight) asked.live.samples = 2;
+  if (options.watch.captures && kind != LookKind::kLight)
+    asked.capture.kept = std::make_shared<small_core::KeptJobs>(false);
   std::optional<analyzers::Analysis> analyzed;
   auto sampled = sample_as_needed(asked, analyzed);
   LookResult result;
@@ -104,7 +125,7 @@ std::string look_here(const Options& options, LookKind kind, const watch::Report
     for (const RankSnapshot& rank : job.ranks)
       result.ranks += rank.kind == RankKind::kRank && rank.status != Status::kFailed;
     if (kind != LookKind::kLight && result.ranks > 0 && !(unless_healthy && result.seen == watch::Seen::kHealthy))
-      result.not_written = write_reports(store, name, std::move(job), std::move(analysis));
+      result.not_written = write_reports(store, name, std::move(job), std::move(analysis), asked.capture.kept.get());
   }
   static_assert(std::is_trivially_copyable_v<LookResult>);
   std::string bytes(sizeof result, '\0');

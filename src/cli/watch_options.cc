@@ -32,6 +32,8 @@ void WatchCommand::add_to(CLI::App& command) {
   command_->add_option("--on-hang", options_.directory, "where the reports are written; made if it is not there")
       ->type_name("DIR")
       ->required();
+  command_->add_flag("--capture", options_.captures,
+                     "also a small core of each process beside the reports, as `rankstacks capture` writes it");
   command_
       ->add_option("--exec", options_.command,
                    "command for the shell, run after each report, which RANKSTACKS_REPORT names")
@@ -45,7 +47,7 @@ void WatchCommand::add_to(CLI::App& command) {
       ->type_name("N")
       ->check(CLI::Range(2, 100000))
       ->capture_default_str();
-  command_->add_option("--max-bytes", max_bytes_, "the most that all reports take, as 64M or 1G")
+  command_->add_option("--max-bytes", max_bytes_, "the most that all reports and captures take, as 64M or 1G")
       ->type_name("SIZE")
       ->capture_default_str();
   command_->footer("\nExample: rankstacks watch --job --on-hang /var/log/hangs");

@@ -19,6 +19,7 @@ struct WatchOptions {
   std::optional<std::chrono::seconds> job_timeout;  // --job-timeout; none: what the ranks' environment or defaults say
   std::chrono::steady_clock::duration grace = std::chrono::seconds(10);  // for the last look, after SIGTERM
   std::size_t keep = 8;                                                  // events
+  bool captures = false;                                                 // --capture: also small cores
   std::uint64_t max_bytes = 256u << 20;                                  // of all reports in the directory
 };
 

@@ -21,6 +21,21 @@ constexpr std::string_view kPrefix = "rankstacks-";
 // A temporary file that was not renamed by then is of a look that was killed. In seconds.
 constexpr time_t kOldTemporary = 3600;
 
+constexpr std::string_view kCapture = ".core.zst";
+
+// Of "...-20260131T120000Z-hang-1.rank-0": where ".rank-0" begins. The time is the last part of that form, as a host's
+// name is before it; the event and the number behind it have no dot.
+std::size_t end_of_look(std::string_view name) {
+  constexpr std::string_view kForm = "-00000000T000000Z-";
+  for (std::size_t at = 0; at + kForm.size() <= name.size(); ++at) {
+    bool fits = true;
+    for (std::size_t i = 0; i < kForm.size() && fits; ++i)
+      fits = kForm[i] == '0' ? std::isdigit(static_cast<unsigned char>(name[at + i])) != 0 : kForm[i] == name[at + i];
+    if (fits) return std::min(name.find('.', at + kForm.size()), name.size());
+  }
+  return 0;
+}
+
 struct CloseDirectory {
   void operator()(DIR* directory) const { closedir(directory); }
 };
@@ -35,9 +50,17 @@ std::string plain(std::string host) {
 }  // namespace
 
 std::string_view event_of(std::string_view name) {
-  const std::size_t end = name.rfind('-');
-  const bool is_report = name.starts_with(kPrefix) && (name.ends_with(".json.zst") || name.ends_with(".txt"));
-  return is_report && end >= kPrefix.size() ? name.substr(0, end) : std::string_view();
+  if (!name.starts_with(kPrefix)) return {};
+  std::string_view look = name;
+  for (const std::string_view ending : {".json.zst", ".txt", ".core.zst"})
+    if (look.ends_with(ending)) {
+      look.remove_suffix(ending.size());
+      // A capture's name has the process behind the look's number, which has no dot.
+      if (ending == kCapture) look = look.substr(0, end_of_look(look));
+      const std::size_t end = look.rfind('-');
+      return end != std::string_view::npos && end >= kPrefix.size() ? look.substr(0, end) : std::string_view();
+    }
+  return {};
 }
 
 std::vector<std::string> beyond_quota(std::vector<StoredFile> files, const Quota& quota) {
@@ -89,6 +112,16 @@ int ReportStore::write(const std::string& name, std::string_view bytes) const {
 }
 
 void ReportStore::remove(const std::string& name) const { unlinkat(directory_.get(), name.c_str(), 0); }
+
+void ReportStore::remove_all(const std::string& name) const {
+  const int again = openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, CloseDirectory> directory(again < 0 ? nullptr : fdopendir(again));
+  std::vector<std::string> found;
+  while (const dirent* entry = directory ? readdir(directory.get()) : nullptr)
+    if (std::string_view(entry->d_name).starts_with(name + '.') && !event_of(entry->d_name).empty())
+      found.emplace_back(entry->d_name);
+  for (const std::string& file : found) remove(file);
+}
 
 void ReportStore::clean() const {
   const int again = openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

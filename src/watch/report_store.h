@@ -2,6 +2,7 @@
 //
 //     rankstacks-HOST-20260131T120000Z-hang-1.json.zst     an event: what is before the last "-"
 //     rankstacks-HOST-20260131T120000Z-hang-1.txt
+//     rankstacks-HOST-20260131T120000Z-hang-1.rank-0.core.zst     a capture
 //
 // Several machines may write into one directory: each has its own quota.
 #pragma once
@@ -45,6 +46,8 @@ class ReportStore {
   // Whole or not at all. Returns 0 or an errno.
   int write(const std::string& name, std::string_view bytes) const;
   void remove(const std::string& name) const;
+  // The reports and captures of one look: NAME.txt, NAME.json.zst, NAME.rank-0.core.zst.
+  void remove_all(const std::string& name) const;
   // Removes what is beyond the quota, and what was half written long ago.
   void clean() const;
 

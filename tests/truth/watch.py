@@ -123,6 +123,21 @@ def case_a_rank_dies(directory):
         check(watch.end() == 0, "%r" % watch.said())
 
 
+def case_captures_beside_the_reports(directory):
+    with Job() as job, Watch(directory, *named(job), "--capture") as watch:
+        watch.learn(5)
+        check(watch.end() == 0, "%r" % watch.said())
+        (path,) = watch.files("-stop-")
+        captures = watch.files("-stop-", ".core.zst")
+        check(len(captures) == len(job.ready["pids"]) and all(name.startswith(path[:-len("json.zst")]) for name in captures), "the captures: %r" % captures)
+        ranks, captured = (json_report(*words)["ranks"] for words in (["report", path], ["core", *captures]))
+        pids = {rank["pid"] for rank in captured}
+        check(pids == set(job.ready["pids"]) == {rank["pid"] for rank in ranks}, "the captures are of %r" % pids)
+        frames = lambda of: {(rank["pid"], thread["tid"]): [frame["function"] for frame in thread["frames"] if frame["kind"] == "python"] for rank in of for thread in rank["threads"]}
+        check(frames(captured) == frames(ranks) and any(frames(ranks).values()), "other stacks than in the report:\n%.600r\n%.600r" % (frames(captured), frames(ranks)))
+        check(all(os.stat(name).st_mode & 0o777 == 0o600 for name in captures), "others can read the captures")
+
+
 def case_the_first_and_the_newest_are_kept(directory):
     host = os.uname().nodename
     os.makedirs(os.path.join(directory, "hangs"))

@@ -33,8 +33,21 @@ TEST_CASE("the quota of bytes counts all files of an event") {
   CHECK(beyond_quota(events(2, 10), {.keep = 100, .max_bytes = 1}).empty());
 }
 
+TEST_CASE("captures belong to the event of their look") {
+  const char* event = "rankstacks-node-1.cluster-20260131T120000Z-hang";
+  for (const char* ending : {"-1.txt", "-1.json.zst", "-1.rank-0.core.zst", "-timeout.node-1.x-4711.core.zst"})
+    CHECK(event_of(std::string(event) + ending) == event);
+  CHECK(event_of("rankstacks-node-1.rank-0.core.zst").empty());
+  auto files = events(5, 10);
+  files.push_back({"rankstacks-a-20260102T000000Z-hang-1.rank-0.core.zst", 1000});
+  const auto removed = beyond_quota(files, {.keep = 100, .max_bytes = 100});
+  REQUIRE(removed.size() == 3);
+  CHECK(removed[1] == "rankstacks-a-20260102T000000Z-hang-1.rank-0.core.zst");
+}
+
 TEST_CASE("other files are left alone") {
-  for (const char* name : {"notes.txt", "rankstacks-a", "rankstacks-core.1", "rankstacks-.txt.part", ""})
+  for (const char* name :
+       {"notes.txt", "rankstacks-a", "rankstacks-core.1", "rankstacks-.txt.part", "rankstacks-a-1.core.zst", ""})
     CHECK(beyond_quota({{name, 1u << 30}}, {.keep = 0, .max_bytes = 0}).empty());
   CHECK(event_of("notes.txt").empty());
 }
