@@ -34,7 +34,7 @@ class Chromium:
             os.set_inheritable(4, True)
         # Nothing outside is asked for anything: no updates, no lists of components. Root in a container has no sandbox.
         self._process = subprocess.Popen(
-            [path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + self._profile, "--no-first-run", "--disable-extensions",
+            [path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + self._profile, "--no-first-run", "--disable-extensions", "--disable-ipc-flooding-protection",
              "--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "--window-size=%d,%d" % (width, height),
              "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=as_descriptors_3_and_4, close_fds=False, start_new_session=True)
