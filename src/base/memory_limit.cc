@@ -10,7 +10,8 @@
 #include <charconv>
 #include <limits>
 #include <string>
-#include <vector>
+
+#include "base/control_groups.h"
 
 namespace rankstacks {
 inline namespace base {
@@ -29,39 +30,11 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-std::vector<std::string_view> words_of(std::string_view text, std::string_view between) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const std::size_t begin = text.find_first_not_of(between);
-    if (begin == std::string_view::npos) return words;
-    text.remove_prefix(begin);
-    words.push_back(text.substr(0, text.find_first_of(between)));
-    text.remove_prefix(words.back().size());
-  }
-}
-
 std::optional<std::size_t> number_of(std::string_view text) {
   std::size_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error != std::errc() || end == text.data()) return std::nullopt;
   return n;
-}
-
-// A mounted hierarchy; its line is "ID PARENT DEVICE ROOT POINT OPTIONS ... - TYPE SOURCE SUPER" (proc(5), mountinfo).
-struct Hierarchy {
-  std::string_view root, point;
-};
-std::optional<Hierarchy> hierarchy(std::string_view mountinfo, bool v2) {
-  for (const std::string_view line : words_of(mountinfo, "\n")) {
-    const auto words = words_of(line, " ");
-    const auto dash = std::find(words.begin(), words.end(), "-");
-    if (words.size() < 6 || words.end() - dash < 4) continue;
-    const auto options = words_of(dash[3], ",");
-    const bool is_it = v2 ? dash[1] == "cgroup2"
-                          : dash[1] == "cgroup" && std::find(options.begin(), options.end(), "memory") != options.end();
-    if (is_it) return Hierarchy{words[3], words[4]};
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -77,29 +50,14 @@ std::size_t share_of_memory(std::size_t limit, MemoryUse use) {
 
 std::optional<std::size_t> control_group_limit(std::string_view proc_cgroup, std::string_view mountinfo) {
   std::optional<std::size_t> least;
-  for (const std::string_view line : words_of(proc_cgroup, "\n")) {
-    // "4:memory:/a/b", "0::/a/b" (cgroups(7)).
-    const std::size_t first = line.find(':'), second = first == line.npos ? first : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const auto controllers = words_of(line.substr(first + 1, second - first - 1), ",");
-    const bool v2 = line.substr(0, first) == "0" && controllers.empty();
-    if (!v2 && std::find(controllers.begin(), controllers.end(), "memory") == controllers.end()) continue;
-    const auto mounted = hierarchy(mountinfo, v2);
-    if (!mounted) continue;
-    // In a container the mounted group is not the root, and the path may be given as seen from outside of the
-    // container.
-    std::string group(line.substr(second + 1));
-    if (mounted->root != "/" && group.starts_with(mounted->root)) group.erase(0, mounted->root.size());
-    if (group.find("..") != group.npos) group.clear();
-    while (true) {
-      while (group.ends_with('/')) group.pop_back();
-      const std::string text =
-          text_of(std::string(mounted->point) + group + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-      if (const auto bytes = number_of(text)) least = std::min(least.value_or(*bytes), *bytes);  // "max": no limit
-      if (group.empty()) break;
-      group.resize(group.rfind('/') == group.npos ? 0 : group.rfind('/'));
-    }
-  }
+  const auto read_limits = [&](const std::optional<ControlGroup>& group, const char* file) {
+    if (!group) return;
+    for (const std::string& directory : group->directories())
+      if (const auto bytes = number_of(text_of(directory + file)))  // "max": no limit
+        least = std::min(least.value_or(*bytes), *bytes);
+  };
+  read_limits(control_group_v2(proc_cgroup, mountinfo), "/memory.max");
+  read_limits(control_group_v1(proc_cgroup, mountinfo, "memory"), "/memory.limit_in_bytes");
   return least;
 }
 
