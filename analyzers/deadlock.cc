@@ -239,58 +239,52 @@ class Explanation {
     return found;
   }
 
-  // All wait at one line in a collective of one group, and one root (the source of a broadcast) is not that of most of
-  // them: then it is another call. Nothing is concluded where some are elsewhere already, because ranks may be roots in
-  // turn, and a rank at a later turn is further on.
-  std::optional<Deadlock> another_root() const {
-    std::map<int, Side> by_root;
-    const RankState& first = states_[sides_.front().front()];
-    for (const std::size_t i : sides_.front()) {
+  // Ranks that wait at one line, by the roots of their collective (the source of a broadcast). Empty if it has none, if
+  // one is not known, or if the groups differ.
+  std::map<int, Side> by_root(const Side& side) const {
+    std::map<int, Side> found;
+    for (const std::size_t i : side) {
       const RankState& s = states_[i];
-      if (!s.root || !s.group || s.group->ranks.empty() || s.group != first.group) return std::nullopt;
-      by_root[*s.root].push_back(i);
+      if (!s.root || !s.group || s.group->ranks.empty() || s.group != states_[side.front()].group) return {};
+      found[*s.root].push_back(i);
     }
-    Side accused;
-    bool majority = false;
-    for (const auto& [root, members] : by_root) {
-      const bool most = members.size() * 2 > sides_.front().size();
-      majority |= most;
-      if (!most) accused.insert(accused.end(), members.begin(), members.end());
-    }
-    if (!majority || accused.empty()) return std::nullopt;
+    return found;
+  }
+
+  // Those whose root is not that of most of the side; all of them if there is no such root, then `equal` is set.
+  static Side with_another_root(const std::map<int, Side>& roots, std::size_t all, bool& equal) {
+    equal = std::none_of(roots.begin(), roots.end(), [&](const auto& one) { return one.second.size() * 2 > all; });
+    Side others;
+    for (const auto& [root, members] : roots)
+      if (members.size() * 2 <= all) others.insert(others.end(), members.begin(), members.end());
+    std::sort(others.begin(), others.end());
+    return others;
+  }
+
+  // All wait at one line, and one root is not that of most of them: then it is another call. Nothing is concluded where
+  // some are elsewhere already, because ranks may be roots in turn, and a rank at a later turn is further on.
+  std::optional<Deadlock> another_root() const {
+    bool equal = false;
+    const Side accused = with_another_root(by_root(sides_.front()), sides_.front().size(), equal);
+    if (equal || accused.empty()) return std::nullopt;
     Deadlock found = accuse(accused, Reason::kCollectiveMismatch, kPartnersKnown);
     found.explanation += ", of which another rank is the root";
     return found;
   }
 
-  // Some wait at one line in a collective of one group, in one step, but with different roots: they are not in one
-  // call, whatever the others do, who may have gone on, as those do that are no root of a gather. It is another step
-  // unless counters show that it is not.
+  // Some wait at one line with different roots, and counters show that it is one step: they are not in one call,
+  // whatever the others do, who may have gone on, as those do that are no root of a gather.
   std::optional<Deadlock> several_roots_in_one_step() const {
     for (const Side& side : sides_) {
-      std::map<int, Side> by_root;
-      const RankState& first = states_[side.front()];
-      for (const std::size_t i : side) {
-        const RankState& s = states_[i];
-        if (!s.root || !s.group || s.group->ranks.empty() || s.group != first.group || !in_one_round(job_, s, first))
-          break;
-        by_root[*s.root].push_back(i);
-      }
-      std::size_t most = 0, all = 0;
-      for (const auto& [root, members] : by_root) {
-        most = std::max(most, members.size());
-        all += members.size();
-      }
-      if (by_root.size() < 2 || all < side.size()) continue;
-      const bool equal = most * 2 <= all;
-      Side accused;
-      for (const auto& [root, members] : by_root)
-        if (equal || members.size() < most) accused.insert(accused.end(), members.begin(), members.end());
-      std::sort(accused.begin(), accused.end());
+      const std::map<int, Side> roots = by_root(side);
+      if (roots.size() < 2 || !std::all_of(side.begin(), side.end(), [&](std::size_t i) {
+            return in_one_round(job_, states_[i], states_[side.front()]);
+          }))
+        continue;
+      bool equal = false;
+      const Side accused = with_another_root(roots, side.size(), equal);
       return accuse_side(accused, Reason::kCollectiveMismatch,
-                         describe_side(job_, states_, side) + ", with " + (by_root.size() == 2 ? "two" : "several") +
-                             " different roots in one step",
-                         equal);
+                         describe_side(job_, states_, side) + ", with different roots in one step", equal);
     }
     return std::nullopt;
   }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/directory_stream.h"
 #include "base/whole_file.h"
 
 namespace rankstacks {
@@ -19,10 +20,6 @@ inline namespace base {
 namespace {
 
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
 
 bool is_own_regular(int descriptor, struct stat& status) {
   return fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid();
@@ -82,7 +79,7 @@ Result<FileLock> PrivateDirectory::lock(const std::string& name, const Deadline&
 std::vector<std::string> PrivateDirectory::names() const {
   std::vector<std::string> names;
   const int again = openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, CloseDirectory> directory(again < 0 ? nullptr : fdopendir(again));
+  const DirectoryStream directory(again < 0 ? nullptr : fdopendir(again));
   while (directory) {
     const dirent* entry = readdir(directory.get());
     if (entry == nullptr) break;

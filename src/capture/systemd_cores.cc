@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 
+#include "base/directory_stream.h"
 #include "capture/job_names.h"
 #include "capture/user_names.h"
 #include "elf/image.h"
@@ -42,12 +43,8 @@ std::string unescaped(std::string_view text) {
   return plain;
 }
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
-
 Result<std::vector<SystemdCore>> list_cores(const std::string& path) {
-  const std::unique_ptr<DIR, CloseDirectory> directory(opendir(path.c_str()));
+  const DirectoryStream directory(opendir(path.c_str()));
   if (!directory)
     return fail({.code = errno == EACCES ? ErrorCode::kPermission : ErrorCode::kNotFound,
                  .subject = path,
@@ -172,8 +169,8 @@ std::optional<WallClock::time_point> parse_since(std::string_view text, WallCloc
   for (const Unit& unit : {Unit{"min", 60}, Unit{"s", 1}, Unit{"m", 60}, Unit{"h", 3600}, Unit{"d", 86400}}) {
     if (!text.ends_with(unit.name)) continue;
     const auto count = number<long>(text.substr(0, text.size() - unit.name.size()));
-    constexpr long kMost = 1'000'000;
-    if (!count || *count > kMost) return std::nullopt;
+    constexpr long kMaxCount = 1'000'000;
+    if (!count || *count > kMaxCount) return std::nullopt;
     return now - std::chrono::seconds(*count * unit.seconds);
   }
   std::string word(text);

@@ -9,8 +9,8 @@
 namespace rankstacks::cli {
 
 void CoreHandlerCommand::add_to(CLI::App& command) {
-  constexpr int kMostPids = 1 << 22;  // Linux include/linux/threads.h, PID_MAX_LIMIT
-  command.add_option("PID", options_.pid, "%P: the process")->required()->check(CLI::Range(1, kMostPids));
+  constexpr int kMaxPid = 1 << 22;  // Linux include/linux/threads.h, PID_MAX_LIMIT
+  command.add_option("PID", options_.pid, "%P: the process")->required()->check(CLI::Range(1, kMaxPid));
   command.add_option("UID", options_.user, "%u: its user, whose the files are")->required();
   command.add_option("GID", options_.group, "%g: its group")->required();
   command.add_option("SIGNAL", options_.signal, "%s: of which it dies")->required();

@@ -15,8 +15,8 @@
 namespace rankstacks::cli {
 namespace {
 
-constexpr std::uint64_t kMostHead = 256u << 20;              // the notes of 80,000 threads
-constexpr std::uint64_t kMostCore = std::uint64_t{1} << 40;  // 1 TiB
+constexpr std::uint64_t kMaxHead = 256u << 20;              // the notes of 80,000 threads
+constexpr std::uint64_t kMaxCore = std::uint64_t{1} << 40;  // 1 TiB
 constexpr const char* kStream = "the standard input";
 
 Error malformed(std::string what) {
@@ -64,7 +64,7 @@ std::optional<std::uint64_t> size_of_core(const CoreHead& head, std::uint64_t ta
     Elf64_Phdr p;
     if (pread(head.file.get(), &p, sizeof p, static_cast<off_t>(at)) != sizeof p) return std::nullopt;
     std::uint64_t end = 0;
-    if (__builtin_add_overflow(p.p_offset, p.p_filesz, &end) || end > kMostCore) return std::nullopt;
+    if (__builtin_add_overflow(p.p_offset, p.p_filesz, &end) || end > kMaxCore) return std::nullopt;
     if (p.p_filesz > 0) size = std::max(size, end);
   }
   return size;
@@ -106,8 +106,8 @@ Result<CoreHead> read_core_head(int stream, const Deadline& deadline) {
   if (header.e_phoff != sizeof header || header.e_phnum == 0)
     return fail(malformed("has its program headers elsewhere than the kernel writes them"));
   if (auto read = reader.read_to(sizeof header + sizeof first, &first); !read) return fail(read.error());
-  if (first.p_type != PT_NOTE || first.p_offset < head.bytes || first.p_offset > kMostHead ||
-      first.p_filesz > kMostHead - first.p_offset)
+  if (first.p_type != PT_NOTE || first.p_offset < head.bytes || first.p_offset > kMaxHead ||
+      first.p_filesz > kMaxHead - first.p_offset)
     return fail(malformed("does not begin with the core's notes, as the kernel writes them"));
   if (auto read = reader.read_to(first.p_offset + first.p_filesz); !read) return fail(read.error());
   const std::uint64_t end_of_table =

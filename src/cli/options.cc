@@ -15,6 +15,7 @@
 
 #include "base/memory_limit.h"
 #include "base/unattended.h"
+#include "cli/systemd_options.h"
 #include "model/file_rank.h"
 #include "report/sanitize.h"
 #include "small_core/kept_jobs.h"
@@ -176,7 +177,7 @@ class CommandLine {
       if (capture_->parsed()) take_processes_of_capture();
       if (doctor_->parsed()) take_pids_of_doctor();
       if (diff_->parsed()) take_diff();
-      if (core_->parsed()) take_cores();
+      if (core_->parsed()) options_.systemd = systemd_options_.take(!options_.paths.empty());
       if (job_command_->parsed()) options_.job = job_.take();
       if (dump_->parsed()) options_.dump = dump_command_.take();
       if (watch_->parsed()) take_watch();
@@ -228,30 +229,11 @@ class CommandLine {
     core_ =
         app_.add_subcommand("core", "look at core files, of processes and of their GPUs (also .zst, .lz4, .xz, .gz)");
     core_->add_option("CORE", options_.paths, "the core files of the ranks; also apport's reports (.crash)");
-    add_systemd();
+    systemd_options_.add_to(*core_)->check(is_there(true));
     add_files(core_);
     add_capturing(core_);
     add_for_node(core_);
     core_->footer("\nExample: rankstacks core core-python-* --sysroot /mnt/image");
-  }
-
-  // The cores that systemd-coredump keeps.
-  void add_systemd() {
-    systemd_ = core_
-                   ->add_option("--systemd", systemd_word_,
-                                "the cores that systemd-coredump keeps: of these pids (101,102), of the user "
-                                "(user:NAME), or of the job with that name in their environment (slurm:4711)")
-                   ->type_name("[PID|JOB]")
-                   ->expected(0, 1);
-    since_ = core_
-                 ->add_option("--since", since_word_,
-                              "only cores that systemd-coredump keeps since then: 2h, 10min, '2026-01-31 12:00'; "
-                              "without --systemd all of these")
-                 ->type_name("TIME");
-    core_->add_option("--systemd-directory", systemd_directory_, "where systemd-coredump keeps them")
-        ->type_name("DIR")
-        ->check(is_there(true))
-        ->default_str(systemd_directory_);
   }
 
   void add_report() {
@@ -621,27 +603,6 @@ class CommandLine {
     options_.ask_flight_recorders = true;
   }
 
-  void take_cores() {
-    if (systemd_->count() == 0 && since_->count() == 0) {
-      if (options_.paths.empty()) throw CLI::RequiredError("core: one of CORE, --systemd and --since");
-      return;
-    }
-    if (systemd_word_.empty() && since_->count() == 0)
-      throw CLI::ValidationError("--systemd", "of which processes? Expected PID, JOB, user:NAME, or --since TIME");
-    auto choice = capture::parse_systemd_choice(systemd_word_);
-    if (!choice)
-      throw CLI::ValidationError("--systemd",
-                                 fmt::format("{}, found {}", choice.error().what, report::in_quotes(systemd_word_)));
-    options_.systemd = std::move(*choice);
-    options_.systemd->directory = systemd_directory_;
-    if (since_->count() == 0) return;
-    options_.systemd->since = capture::parse_since(since_word_, std::chrono::system_clock::now());
-    if (!options_.systemd->since)
-      throw CLI::ValidationError(
-          "--since", fmt::format("expected a time as 2h, 10min, 2026-01-31, \"2026-01-31 12:00\" or @SECONDS, found {}",
-                                 report::in_quotes(since_word_)));
-  }
-
   void take_diff() {
     if (diff_old_ == "-" && diff_new_ == "-")
       throw CLI::ValidationError("diff", "the standard input is one report: name the other by its file");
@@ -731,8 +692,7 @@ class CommandLine {
   WatchCommand watch_command_;
   CoreHandlerCommand core_handler_command_;
   std::vector<std::string> pid_words_;
-  CLI::Option *systemd_ = nullptr, *since_ = nullptr;
-  std::string systemd_word_, since_word_, systemd_directory_ = capture::SystemdChoice::kDirectory;
+  SystemdOptions systemd_options_;
   std::string job_name_, gpu_core_, memory_, diff_old_, diff_new_;
   int gpu_core_limit_ = 1024;
 };

@@ -24,7 +24,7 @@
 namespace rankstacks::cli {
 namespace {
 
-constexpr std::uint64_t kMostMemory = 512u << 20;  // that is copied of the process
+constexpr std::uint64_t kMaxMemory = 512u << 20;  // that is copied of the process
 
 Error os_error(const std::string& subject, const char* what, std::string hint = "") {
   const int why = errno;
@@ -153,19 +153,19 @@ Result<std::string> make_small_core(const Options& options, const CoreHead& head
   Options asked = options;
   asked.core.memory = std::make_shared<target::DyingMemory>(
       std::move(memory), FileDescriptor(fcntl(head.file.get(), F_DUPFD_CLOEXEC, 0)), head.size,
-      std::min<std::uint64_t>(kMostMemory, options.capture.memory / 2));
+      std::min<std::uint64_t>(kMaxMemory, options.capture.memory / 2));
   if (in_another_mount_namespace(pid))
     asked.core.sysroot = asked.capture.symbols.sysroot = fmt::format("/proc/{}/root", pid);
   asked.capture.timeout = std::max<Deadline::Clock::duration>(deadline.left() / 2, std::chrono::milliseconds(100));
   const std::string path = fmt::format("/proc/self/fd/{}", head.file.get());
-  constexpr std::size_t kMostAnswer = 512u << 20;
+  constexpr std::size_t kMaxAnswer = 512u << 20;
   auto answer = do_forked(
       [&]() -> std::string {
         if (as_root && owner.user != 0 && !become(owner))
           return error_answer(os_error(shown, "its user's rights cannot be taken"));
         return small_core_of(asked, path, shown);
       },
-      {deadline}, kMostAnswer);
+      {deadline}, kMaxAnswer);
   if (!answer || answer->empty())
     return fail({.code = ErrorCode::kTimeout,
                  .subject = shown,

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/directory_stream.h"
 #include "target/proc.h"
 
 namespace rankstacks::nccl {
@@ -85,12 +86,8 @@ std::optional<SocketAddress> address_of(int descriptor, NameOf name_of) {
   return from_bytes(&v6->sin6_addr, sizeof v6->sin6_addr, ntohs(v6->sin6_port));
 }
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
-
 bool has_open(Pid pid, const std::string& link) {
-  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
+  const DirectoryStream directory(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
   if (!directory) return false;
   std::array<char, 64> target;
   std::size_t left = kMaxFiles;

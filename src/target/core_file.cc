@@ -384,8 +384,8 @@ std::span<const std::byte> CoreFile::bytes_at(Address a, std::uint64_t most) con
 
 std::span<const std::byte> CoreFile::view(Address a) const {
   // Headers, notes, the vdso, the strings at the top of the main stack.
-  constexpr std::uint64_t kMostFilledIn = 8u << 20;
-  return bytes_at(a, memory_ ? kMostFilledIn : ~std::uint64_t{0});
+  constexpr std::uint64_t kMaxFilledIn = 8u << 20;
+  return bytes_at(a, memory_ ? kMaxFilledIn : ~std::uint64_t{0});
 }
 
 std::size_t CoreFile::read(Address address, std::span<std::byte> into) const noexcept {

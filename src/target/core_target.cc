@@ -143,9 +143,9 @@ Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, co
   if (stack != nullptr) {
     impl->name_stack(*stack);
     // The kernel lets it have 6 MiB (Linux fs/exec.c, bprm_stack_limits).
-    constexpr std::uint64_t kMostOfBlock = 8u << 20;
+    constexpr std::uint64_t kMaxBlock = 8u << 20;
     const std::uint64_t size = stack->bytes.size();
-    const Address from = stack->range.start + (size > kMostOfBlock ? size - kMostOfBlock : 0);
+    const Address from = stack->range.start + (size > kMaxBlock ? size - kMaxBlock : 0);
     InitialBlock block = read_initial_block(impl->file->view(from), from, impl->notes.auxv);
     impl->command = std::move(block.command);
     impl->environment = std::move(block.environment);

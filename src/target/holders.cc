@@ -14,16 +14,13 @@
 #include <cstring>
 #include <memory>
 
+#include "base/directory_stream.h"
 #include "target/descriptor_info.h"
 
 namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kMaxOfProcess = 1u << 16;  // descriptors; ranks have hundreds
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
 
 }  // namespace
 
@@ -100,7 +97,7 @@ void Holders::look_through(Pid pid, Budget& budget) {
     budget.over = true;
     return;
   }
-  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
+  const DirectoryStream directory(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
   if (!directory) {
     if (errno == EACCES || errno == EPERM) refused_.insert(pid);
     return;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/directory_stream.h"
 #include "target/proc.h"
 #include "target/run_time.h"
 
@@ -22,10 +23,6 @@ namespace {
 constexpr std::size_t kMaxThreads = 16'384;  // of one process
 constexpr std::size_t kMaxChildren = 4'096;  // of the whole job
 constexpr std::size_t kLongestFile = 4'096;  // stat, schedstat and io are shorter
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
 
 double seconds_of(clockid_t clock) {
   timespec now{};
@@ -59,7 +56,7 @@ void read_io(std::string_view text, Counters& counters) {
 
 std::int64_t runs_of_threads(int directory, std::array<char, kLongestFile>& buffer) {
   const int tasks = openat(directory, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, CloseDirectory> listing(tasks < 0 ? nullptr : fdopendir(tasks));
+  const DirectoryStream listing(tasks < 0 ? nullptr : fdopendir(tasks));
   std::int64_t runs = 0;
   for (std::size_t n = 0; listing && n < kMaxThreads;) {
     const dirent* entry = readdir(listing.get());

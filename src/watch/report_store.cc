@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "base/directory_stream.h"
 #include "base/whole_file.h"
 
 namespace rankstacks::watch {
@@ -35,10 +36,6 @@ std::size_t end_of_look(std::string_view name) {
   }
   return 0;
 }
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
 
 // A host's name as a part of a file's name.
 std::string plain(std::string host) {
@@ -115,7 +112,7 @@ void ReportStore::remove(const std::string& name) const { unlinkat(directory_.ge
 
 void ReportStore::remove_all(const std::string& name) const {
   const int again = openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, CloseDirectory> directory(again < 0 ? nullptr : fdopendir(again));
+  const DirectoryStream directory(again < 0 ? nullptr : fdopendir(again));
   std::vector<std::string> found;
   while (const dirent* entry = directory ? readdir(directory.get()) : nullptr)
     if (std::string_view(entry->d_name).starts_with(name + '.') && !event_of(entry->d_name).empty())
@@ -125,7 +122,7 @@ void ReportStore::remove_all(const std::string& name) const {
 
 void ReportStore::clean() const {
   const int again = openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, CloseDirectory> directory(again < 0 ? nullptr : fdopendir(again));
+  const DirectoryStream directory(again < 0 ? nullptr : fdopendir(again));
   std::vector<StoredFile> files;
   const std::string own = fmt::format("{}{}-", kPrefix, host_);
   while (directory) {

@@ -42,11 +42,7 @@ def kernel_core(directory, name, *arguments, command=None, sent=None):
         raise Skip("the limit on the size of cores cannot be raised")
     with fixture:
         truth = fixture.ready
-        if "crash_fd" in truth:
-            with open("/proc/%d/fd/%d" % (fixture.pid, truth["crash_fd"]), "wb") as stream:
-                stream.write(b"x")
-        else:
-            fixture.write(b"go\n")
+        fixture.let_crash()
         if sent is not None:
             os.kill(fixture.pid, sent)
         status = fixture.process.wait(timeout=60)

@@ -202,11 +202,7 @@ def die(name, arguments, user):
             os.setuid(user)
     with Fixture([os.path.join(FIXTURES, name)] + arguments, preexec_fn=before_it_starts) as fixture:
         truth = fixture.ready
-        if "crash_fd" in truth:
-            with open("/proc/%d/fd/%d" % (fixture.pid, truth["crash_fd"]), "wb") as stream:
-                stream.write(b"x")
-        else:
-            fixture.write(b"go\n")
+        fixture.let_crash()
         status = fixture.process.wait(timeout=60)
     check(status < 0, "%s has not died of a signal: %d" % (name, status))
     return truth, name, user

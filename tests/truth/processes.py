@@ -127,6 +127,14 @@ class Fixture:
         line, self.text = self.text.split(b"\n", 1)
         return line
 
+    def let_crash(self):
+        """Tells a fixture that crashes to do so now."""
+        if "crash_fd" in self.ready:
+            with open("/proc/%d/fd/%d" % (self.pid, self.ready["crash_fd"]), "wb") as stream:
+                stream.write(b"x")
+        else:
+            self.write(b"go\n")
+
     def write(self, text):
         self.process.stdin.write(text)
         self.process.stdin.flush()
