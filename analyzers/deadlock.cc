@@ -273,7 +273,8 @@ class Explanation {
   }
 
   // Some wait at one line with different roots, and counters show that it is one step: they are not in one call,
-  // whatever the others do, who may have gone on, as those do that are no root of a gather.
+  // whatever the others do, who may have gone on, as those do that are no root of a gather. Of as many ranks with one
+  // root as with another, only those that have gone on know which is right: then none is accused.
   std::optional<Deadlock> several_roots_in_one_step() const {
     for (const Side& side : sides_) {
       const std::map<int, Side> roots = by_root(side);
@@ -283,8 +284,10 @@ class Explanation {
         continue;
       bool equal = false;
       const Side accused = with_another_root(roots, side.size(), equal);
-      return accuse_side(accused, Reason::kCollectiveMismatch,
-                         describe_side(job_, states_, side) + ", with different roots in one step", equal);
+      std::string explanation = describe_side(job_, states_, side) + ", with different roots in one step";
+      if (equal && side.size() < states_[side.front()].group->ranks.size())
+        return Deadlock{{}, explanation + "; which of them is right does not show where they stand", false, ""};
+      return accuse_side(accused, Reason::kCollectiveMismatch, std::move(explanation), equal);
     }
     return std::nullopt;
   }

@@ -18,11 +18,13 @@
 
 namespace rankstacks::gpu {
 
-// Called before and after each call into the driver, with the name of that call and how long it may take.
+// Called before and after each call into the driver, with the name of that call and how long it may take, and for each
+// event that the driver reports.
 struct CallWatch {
   std::function<void(const char* call, std::chrono::milliseconds limit)> begin = [](const char*,
                                                                                     std::chrono::milliseconds) {};
   std::function<void()> end = [] {};
+  std::function<void(const api::Event& event)> event = [](const api::Event&) {};
 };
 
 class Driver {
@@ -61,6 +63,8 @@ class Driver {
     watch_.end();
     return result;
   }
+
+  void reported(const api::Event& event) const { watch_.event(event); }
 
   // Whether this slot is in the table that was negotiated.
   bool has(api::Slot slot) const;

@@ -61,7 +61,8 @@ class Watchdog {
                 [this] {
                   trace(trace_, call_.load(), std::chrono::duration<double, std::milli>(Clock::now() - begun_).count());
                   set(nullptr, Clock::time_point::max());
-                }};
+                },
+            .event = [this](const api::Event& event) { trace_event(event); }};
   }
   void entered(Phase phase) {
     phase_ = phase;
@@ -73,6 +74,13 @@ class Watchdog {
   }
 
  private:
+  // The images of modules, of which there may be thousands, are left out.
+  void trace_event(const api::Event& event) {
+    if (event.kind != api::EventKind::kElfImageLoaded)
+      trace(trace_, fmt::format("event {}", static_cast<std::uint32_t>(event.kind)),
+            std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
+  }
+
   void set(const char* call, Clock::time_point until) {
     call_ = call;
     until_ = until.time_since_epoch().count();

@@ -253,6 +253,20 @@ def case_each_call_fails(directory):
             check_as_before(process)
 
 
+def case_contexts_are_known_without_their_events(directory):
+    """Once the modules' events came without the context's: that is enough. If nothing comes, the driver is asked once more."""
+    for setting in ("no-context-events", "reports-nothing-at-first"):
+        sub = os.path.join(directory, setting)
+        os.makedirs(sub)
+        job = Job(sub, setting)
+        with job.rank() as process:
+            rank = job.attach(process)
+            check(kernel_of(rank)["warps"] == 8, "%s: %r" % (setting, rank["gpus"]))
+            attached = job.calls().count("cudbgApiAttach")
+            check(attached == (2 if setting == "reports-nothing-at-first" else 1), "%s: attached %d times" % (setting, attached))
+            check_as_before(process)
+
+
 def case_optional_calls_may_fail(directory):
     """Without a name, a grid, a stack or the place of an exception the report has less, but nothing wrong."""
     for error in ("getDeviceName 11", "getGridInfo 21", "readAllVirtualReturnAddresses 27", "readSmException 12"):

@@ -197,9 +197,11 @@ std::deque<api::Event> events;
 bool is_ours = false;
 
 void add_context(std::uint32_t device) {
-  api::Event created{.kind = api::EventKind::kContextCreate, .room = {}};
-  created.context = {device, 0, 0xc000 + device};
-  events.push_back(created);
+  if (!is("no-context-events")) {
+    api::Event created{.kind = api::EventKind::kContextCreate, .room = {}};
+    created.context = {device, 0, 0xc000 + device};
+    events.push_back(created);
+  }
   api::Event loaded{.kind = api::EventKind::kElfImageLoaded, .room = {}};
   loaded.image = {device,          0xc000 + device,
                   0xd000 + device, number("image-bytes", static_cast<std::uint32_t>(image().size())),
@@ -215,7 +217,9 @@ api::Result initialize() {
   put(state.connected, 1);
   for (const auto& suspended : state.suspended) put(suspended, 0);
   if (is("no-context")) return api::kSuccess;
-  for (std::uint32_t device = 0; device < devices(); ++device) add_context(device);
+  static int sessions = 0;
+  if (sessions++ != 0 || !is("reports-nothing-at-first"))
+    for (std::uint32_t device = 0; device < devices(); ++device) add_context(device);
   events.push_back({.kind = api::EventKind::kAttachComplete, .room = {}});
   return api::kSuccess;
 }
