@@ -1,6 +1,7 @@
 #include "analyzers/deadlock.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -396,14 +397,23 @@ class Explanation {
   }
 
   // A connection takes both ends. Ranks that set one up for a message, while nobody else does, have a peer that does
-  // not come: it would be among those that connect.
+  // not come: it would be among those that connect. Half of the ranks may connect with each other, as far as is known,
+  // unless there is one alone, and the messages of all others run on their GPUs.
   std::vector<std::size_t> nobody_connects_with() const {
     std::vector<std::size_t> connecting;
     for (const PendingOperation& operation : operations_)
       std::copy_if(operation.members.begin(), operation.members.end(), std::back_inserter(connecting),
                    [&](std::size_t i) { return states_[i].doing.connects || has_not_launched_its_message(i); });
-    if (connecting.size() * 2 >= ranks_) connecting.clear();
+    const auto runs_a_message = [&](std::size_t i) { return is_p2p(i) && states_[i].named_by_gpu; };
+    const bool one_alone = connecting.size() == 1 && all_others(connecting.front(), runs_a_message);
+    if (connecting.size() * 2 >= ranks_ && !one_alone) connecting.clear();
     return connecting;
+  }
+  bool all_others(std::size_t one, const std::function<bool(std::size_t)>& is_so) const {
+    return std::all_of(operations_.begin(), operations_.end(), [&](const PendingOperation& operation) {
+      return std::all_of(operation.members.begin(), operation.members.end(),
+                         [&](std::size_t i) { return i == one || is_so(i); });
+    });
   }
 
   // It is in a send or receive, and its GPU was asked and runs nothing, while the kernels of all others that send or
@@ -522,6 +532,8 @@ class Explanation {
       into.insert(into.end(), c.members.begin(), c.members.end());
     }
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
+    if (const auto alone = nobody_connects_with(); !alone.empty())
+      return accuse(alone, Reason::kUnmatchedP2p, kNobodyConnects);
     if (const auto apart = those_that_name_another_message(in_circle); !apart.empty())
       return accuse(apart, Reason::kUnmatchedP2p, kPartnersKnown);
     if (const auto turned = those_that_turn_to_another_side(in_circle); !turned.empty())
@@ -530,8 +542,6 @@ class Explanation {
       return accuse(behind, Reason::kUnmatchedP2p, kPartnersKnown);
     if (!in_circle.empty()) return accuse(in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
     if (p2p == 0) return std::nullopt;
-    if (const auto alone = nobody_connects_with(); !alone.empty())
-      return accuse(alone, Reason::kUnmatchedP2p, kNobodyConnects);
     if (auto found = majority_at_one_place()) return found;
     if (auto found = within_stages()) return found;  // a stage that receives from another is normal in a pipeline
     // The peers are not known, but if all ranks receive, none sends.
