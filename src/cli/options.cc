@@ -368,10 +368,16 @@ class CommandLine {
   }
 
   CLI::Option* add_gpu(CLI::App* sub) {
-    return sub->add_flag(
-        "--gpu", options_.gpu.sessions,
-        "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about "
-        "a second; drivers before 590 keep some memory loaded for it");
+    CLI::Option* gpu =
+        sub->add_flag("--gpu", options_.gpu.sessions,
+                      "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about "
+                      "a second; drivers before 590 keep some memory loaded for it");
+    sub->add_option("--gpu-limit", gpu_limit_,
+                    "how long GPU sessions are waited for until the GPUs are being paused; three times as long in all")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+    return gpu;
   }
 
   void add_dump() {
@@ -637,6 +643,7 @@ class CommandLine {
                          : stop_ == "never" ? target::StopPolicy::kNever
                                             : target::StopPolicy::kAuto;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
+    options_.gpu.limit = std::chrono::seconds(gpu_limit_);
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
     options_.format = format_ == "json"       ? Format::kJson
                       : format_ == "markdown" ? Format::kMarkdown
@@ -694,7 +701,7 @@ class CommandLine {
   std::vector<std::string> pid_words_;
   SystemdOptions systemd_options_;
   std::string job_name_, gpu_core_, memory_, diff_old_, diff_new_;
-  int gpu_core_limit_ = 1024;
+  int gpu_core_limit_ = 1024, gpu_limit_ = 5;
 };
 
 }  // namespace
