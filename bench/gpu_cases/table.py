@@ -22,7 +22,7 @@ class GpuCase:
     field_native: bool = False
     needs: tuple = ("torch",)
     own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
-    alone: bool = False                   # no other job beside it: what shows its state is the power that its GPUs draw
+    alone: bool = False                   # no other job beside it: its kernels fill a GPU, or what shows its state is the power that its GPUs draw
     environment: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -607,7 +607,7 @@ HELD_OUT = [
     sixth("engine-loop", "python-lock"),
     sixth("nested-pool", "python-lock"),
     sixth("forked-pool", "subprocess"),
-    sixth("split-k", "gpu-wait", needs=("torch", "triton")),
+    sixth("split-k", "gpu-wait", needs=("torch", "triton"), alone=True),
     # It waits in the handler of a signal.
     sixth("reaper", "subprocess"),
     # It writes in the handler of an exception.
@@ -664,7 +664,7 @@ HELD_OUT = [
     # It sleeps in the hook for exceptions that nobody has caught.
     seventh("kept-alive", "exception", "user-code", launch="torchrun"),
     seventh("stack-dump", "file-io"),
-    seventh("consumer-first", "gpu-wait", needs=("torch", "triton")),
+    seventh("consumer-first", "gpu-wait", needs=("torch", "triton"), alone=True),
     # The main thread waits for the lock of a stream of the C library, which a thread has that reads a file.
     seventh("stream-lock", "file-io", "native-lock"),
 
