@@ -279,6 +279,12 @@ class CommandLine {
     doctor_->add_option("CORE", options_.paths,
                         "core files: whether they are whole, and the files they are of are on this machine");
     add_files(doctor_);
+    doctor_
+        ->add_option("--host-root", options_.host_root,
+                     "in a container: where the machine's root directory is mounted, for who gets cores there, and "
+                     "systemd's settings")
+        ->type_name("DIR")
+        ->check(is_there(true));
     add_writing(doctor_);
     add_for_node(doctor_);
     doctor_->footer(
