@@ -94,9 +94,13 @@ bool stays_below(const fs::path& path) {
 
 }  // namespace
 
-// The debug directories, first each of them under the sysroot.
+// The debug directories, first each of them under the sysroot, and before them what the user named.
 std::vector<std::string> DebugFiles::roots() const {
   std::vector<std::string> all;
+  for (const std::string& directory : options_.search) {
+    all.push_back(directory);
+    all.push_back(directory + "/usr/lib/debug");
+  }
   for (const std::string& directory : options_.debug_directories) {
     if (!options_.sysroot.empty()) all.push_back(options_.sysroot + "/" + directory);
   }
@@ -177,6 +181,13 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
   }
   for (const std::string& root : roots()) {
     for (const std::string& directory : directories_of(image)) candidates.push_back(root + directory + "/" + name);
+  }
+  for (const std::string& root : options_.search) {
+    for (const std::string& directory : directories_of(image))
+      for (std::size_t at = directory.find('/', 1); at != std::string::npos; at = directory.find('/', at + 1))
+        candidates.push_back(root + directory.substr(at) + "/" + name);
+    candidates.push_back(root + "/" + name);
+    candidates.push_back(root + "/.debug/" + name);
   }
   for (const std::string& candidate : candidates) {
     std::error_code ignored;

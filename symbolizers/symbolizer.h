@@ -25,6 +25,9 @@ struct SymbolizerOptions {
   bool inlines = true;                                              // inlined frames too (implies lines)
   std::vector<std::string> debug_directories = {"/usr/lib/debug"};  // searched by build-id and .gnu_debuglink
   std::string sysroot;                                              // also tried as a prefix of the above
+  // Directories of the user's with whatever there is: also searched as debug directories, as roots of other machines
+  // with a /usr/lib/debug, and for debug files by name.
+  std::vector<std::string> search = {};
 };
 
 struct SymbolizedImage {

@@ -249,6 +249,7 @@ class CommandLine {
         ->add_option("--ranks", file_rank_words_,
                      "the ranks of other tools' files whose names do not state them: FILE=RANK,...")
         ->delimiter(',');
+    add_files(report_);
     add_common(report_);
     add_limit(report_);
     report_->footer("\nExample: rankstacks report hang.json --threads all");
@@ -279,6 +280,12 @@ class CommandLine {
     doctor_->add_option("CORE", options_.paths,
                         "core files: whether they are whole, and the files they are of are on this machine");
     add_files(doctor_);
+    doctor_
+        ->add_option("--host-root", options_.host_root,
+                     "in a container: where the machine's root directory is mounted, for who gets cores there, and "
+                     "systemd's settings")
+        ->type_name("DIR")
+        ->check(is_there(true));
     add_writing(doctor_);
     add_for_node(doctor_);
     doctor_->footer(
@@ -443,8 +450,10 @@ class CommandLine {
                     "directory that holds the other machine's files under their paths")
         ->type_name("DIR")
         ->check(is_there(true));
-    sub->add_option("--search", options_.core.search,
-                    "directory with executables, libraries or .build-id files; may be repeated")
+    sub->add_option(
+           "--search", options_.core.search,
+           "directory with executables, libraries or debug files: also a conda environment, one of wheels, another "
+           "machine's root; may be repeated")
         ->type_name("DIR")
         ->expected(1)
         ->take_all()
@@ -671,9 +680,7 @@ class CommandLine {
     options_.capture.memory =
         memory_.empty() ? default_memory_limit() : parse_size(memory_).value_or(default_memory_limit());
     options_.capture.symbols.sysroot = options_.core.sysroot;
-    // A directory that is given for libraries may hold their debug files as well, as .build-id trees.
-    options_.capture.symbols.debug_directories.insert(options_.capture.symbols.debug_directories.begin(),
-                                                      options_.core.search.begin(), options_.core.search.end());
+    options_.capture.symbols.search = options_.core.search;
   }
 
   std::vector<std::string> file_rank_words_;  // --ranks, "FILE=RANK"

@@ -15,6 +15,7 @@
 #include "capture/capture_job.h"
 #include "cli/core_stream.h"
 #include "cli/forked_work.h"
+#include "cli/kept_cores.h"
 #include "cli/messages.h"
 #include "cli/run_capture.h"
 #include "report/packed.h"
@@ -38,9 +39,11 @@ Error os_error(const std::string& subject, const char* what, std::string hint = 
 // A full core, as it comes: written under another name, in which pages of zeros are holes, until all of it is there.
 class FullCore {
  public:
-  FullCore(const FileDescriptor& directory, std::string name, std::uint64_t most)
+  FullCore(const FileDescriptor& directory, const KeptCores& kept, std::string base, std::uint64_t most)
       : directory_(directory),
-        name_(std::move(name)),
+        kept_(kept),
+        base_(std::move(base)),
+        name_(base_ + ".full-core"),
         temporary_(fmt::format(".{}.{}", name_, getpid())),
         most_(most) {}
   ~FullCore() {
@@ -83,12 +86,19 @@ class FullCore {
 
  private:
   static constexpr std::size_t kPage = 4096, kPiece = 1 << 20;
+  static constexpr std::uint64_t kBetweenChecks = 64 << 20;  // bytes, of the room that is left
 
   Result<void> append(std::string_view bytes) {
     if (most_ > 0 && size_ + bytes.size() > most_)
       return fail({.code = ErrorCode::kLimit,
                    .subject = name_,
                    .what = "the core is larger than --max-bytes allows: it is not kept"});
+    unchecked_ += bytes.size();
+    if (unchecked_ >= kBetweenChecks) {
+      unchecked_ = 0;
+      const auto room = kept_.make_room(base_, bytes.size(), KeptCores::Size::kFull);
+      if (!room && room.error().code == ErrorCode::kLimit) return room;
+    }
     for (std::size_t at = 0; at < bytes.size(); at += kPage) {
       const std::string_view page = bytes.substr(at, kPage);
       if (page.find_first_not_of('\0') != std::string_view::npos &&
@@ -101,8 +111,9 @@ class FullCore {
   }
 
   const FileDescriptor& directory_;
-  std::string name_, temporary_;
-  std::uint64_t most_, size_ = 0;
+  const KeptCores& kept_;
+  std::string base_, name_, temporary_;
+  std::uint64_t most_, size_ = 0, unchecked_ = kBetweenChecks;
   FileDescriptor file_;
 };
 
@@ -218,21 +229,31 @@ int run_core_handler(const Options& options, std::ostream& err) {
     return 2;
   }
   const std::string base = fmt::format("{}-{}-{}", plain_name(handler.host), handler.pid, handler.time);
+  const KeptCores kept(directory, handler.directory, handler.keep);
+  const auto add = [&](const std::string& name) {
+    if (const auto added = kept.add(base, name); !added) tell(added.error(), err);
+  };
   bool small = false, full = false;
   const auto core = make_small_core(options, *head, std::move(memory), owner, as_root, deadline);
   if (!core) {
     tell(core.error(), err);
   } else {
     const std::string name = base + (handler.plain ? ".core" : ".core.zst");
-    const int why = write_whole_file(directory, name, *core, as_root ? std::optional(owner) : std::nullopt);
-    small = why == 0;
-    if (!small) tell({.subject = handler.directory + "/" + name, .what = "cannot be written", .os_errno = why}, err);
+    const auto room = kept.make_room(base, core->size(), KeptCores::Size::kSmall);
+    if (!room) tell(room.error(), err);
+    if (room || room.error().code != ErrorCode::kLimit) {
+      const int why = write_whole_file(directory, name, *core, as_root ? std::optional(owner) : std::nullopt);
+      small = why == 0;
+      if (!small) tell({.subject = handler.directory + "/" + name, .what = "cannot be written", .os_errno = why}, err);
+      else add(name);
+    }
   }
   if (handler.full) {
-    const auto written = FullCore(directory, base + ".full-core", handler.max_bytes)
-                             .write(*head, STDIN_FILENO, owner, as_root, deadline);
+    const auto written =
+        FullCore(directory, kept, base, handler.max_bytes).write(*head, STDIN_FILENO, owner, as_root, deadline);
     full = written.has_value();
     if (!full) tell(written.error(), err);
+    else add(base + ".full-core");
   }
   if (small && (full || !handler.full)) return 0;
   return small || full ? 1 : 2;
