@@ -63,10 +63,21 @@ std::vector<std::string> names_of(const JobSnapshot& job, const std::vector<Capt
   return names;
 }
 
-NamedCore make_core(const JobSnapshot& job, const Captured& one, const std::string& name, bool with_secrets) {
+// The longest first.
+std::vector<std::string> secrets_of(const KeptProcess& process, const std::set<std::string>& in_report) {
+  std::set<std::string> values = in_report;
+  for (std::string& value : redact::secret_values(process.environment, process.command))
+    values.insert(std::move(value));
+  std::vector<std::string> sorted(values.begin(), values.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return sorted;
+}
+
+// `secrets`: those of the report, null if they stay.
+NamedCore make_core(const JobSnapshot& job, const Captured& one, const std::string& name,
+                    const std::set<std::string>* secrets) {
   const JobSnapshot facts = facts_of_rank(job, one.rank);
-  if (!with_secrets)
-    small_core::overwrite_secrets(*one.process, redact::secret_values(one.process->environment, one.process->command));
+  if (secrets != nullptr) small_core::overwrite_secrets(*one.process, secrets_of(*one.process, *secrets));
   NamedCore core{name, small_core::core_bytes(*one.process, report::json_report(facts, analyzers::analyze(facts)))};
   *one.process = KeptProcess();
   return core;
@@ -123,13 +134,15 @@ Captures make_captures(JobSnapshot job, std::optional<analyzers::Analysis> analy
   std::vector<KeptProcess> processes = kept.take(job.captured_at);
   analyzers::Analysis of_job = analysis ? std::move(*analysis) : analyzers::analyze(job);
   Captures captures;
-  captures.job = redact::redact(std::move(job), std::move(of_job), {.names = false, .secrets = !with_secrets}).job;
+  redact::Redacted shown =
+      redact::redact(std::move(job), std::move(of_job), {.names = false, .secrets = !with_secrets});
+  captures.job = std::move(shown.job);
   const std::vector<Captured> captured = pair_up(captures.job, processes);
   const std::vector<std::string> names = names_of(captures.job, captured);
   captures.cores.resize(captured.size());
   for (const Captured& one : captured) captures.ranks.push_back(one.rank);
   run_in_parallel(captured.size(), [&](std::size_t i) {
-    captures.cores[i] = make_core(captures.job, captured[i], names[i], with_secrets);
+    captures.cores[i] = make_core(captures.job, captured[i], names[i], with_secrets ? nullptr : &shown.hidden);
   });
   return captures;
 }

@@ -325,13 +325,29 @@ class Text {
     for (SettingChange change : diff_.settings) {
       if (change.setting == Setting::kCommand && !change.old.empty() && !change.now.empty())
         std::tie(change.old, change.now) = differing_words(change.old, change.now);
-      const auto shown = [](const std::string& value) { return value.empty() ? "none" : sanitize(value); };
+      const auto shown = [&](const std::string& value) {
+        if (value.empty()) return std::string("none");
+        constexpr std::size_t kOfBuild = 12;  // as much as tells builds apart
+        return sanitize(change.setting == Setting::kBuild ? value.substr(0, kOfBuild) : value);
+      };
+      const std::string before = fmt::format("  {}: ", what_changed(change));
       const std::string ranks =
           change.ranks.empty() ? "" : fmt::format(" ({})", sanitize(name_ranks(sides_.now.job, change.ranks, 6)));
-      lines.push_back(
-          fmt::format("  {}: {} -> {}{}", what_changed(change), shown(change.old), shown(change.now), ranks));
+      const auto [old, now] = fitting(shown(change.old), shown(change.now), before + " -> " + ranks);
+      lines.push_back(fmt::format("{}{} -> {}{}", before, old, now, ranks));
     }
     section("Settings", std::move(lines));
+  }
+
+  // Two values, cut so that they are on one line with `rest`: a short one leaves its room to the other.
+  std::pair<std::string, std::string> fitting(std::string old, std::string now, const std::string& rest) const {
+    constexpr std::size_t kLeast = 12;
+    const std::size_t used = report::columns_of(rest), most = width_ > used ? width_ - used : 0;
+    const std::size_t half = std::max(kLeast, most / 2), of_old = report::columns_of(old),
+                      of_now = report::columns_of(now);
+    if (of_old + of_now <= most) return {std::move(old), std::move(now)};
+    const auto room = [&](std::size_t other) { return std::max(half, most - std::min({most, other, half})); };
+    return {report::cut_end(old, room(of_now)), report::cut_end(now, room(of_old))};
   }
 
   // "python", "NCCL_ALGO", "version of torch"

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "known/settings.h"
 #include "redact/secret_shapes.h"
+#include "redact/secret_values.h"
 #include "redact/secrets.h"
 
 namespace rankstacks::redact {
@@ -62,7 +63,10 @@ void FieldRedaction::put(int kind, std::string& value, const std::function<std::
   if (value.empty()) return;
   std::string key = static_cast<char>('0' + kind) + value;
   auto found = done_.find(key);
-  if (found == done_.end()) found = done_.emplace(std::move(key), redacted(value)).first;
+  if (found == done_.end()) {
+    found = done_.emplace(std::move(key), redacted(value)).first;
+    if (!names_) add_hidden(value, found->second, hidden_);
+  }
   if (found->second == value) return;
   changed_ = true;
   value = found->second;
@@ -159,6 +163,7 @@ void FieldRedaction::command(std::vector<std::string>& words) {
   if (!names_ && !secrets_) return;
   std::vector<std::string> shown = names_ ? without_arguments(without_secrets(words)) : without_secrets(words);
   if (shown == words) return;
+  for (std::size_t i = 0; !names_ && i < words.size(); ++i) add_hidden(words[i], shown[i], hidden_);
   changed_ = true;
   words = std::move(shown);
 }

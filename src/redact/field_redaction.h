@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "redact/private_text.h"
@@ -37,6 +39,9 @@ class FieldRedaction {
   void forget_values() { done_.clear(); }
   bool has_changed() const { return changed_; }
 
+  // Without pseudonyms: the secrets that were taken out.
+  std::set<std::string> take_hidden() { return std::move(hidden_); }
+
  private:
   void put(int kind, std::string& value, const std::function<std::string(const std::string&)>& redacted);
   std::string data_file(const std::string& path);
@@ -49,6 +54,7 @@ class FieldRedaction {
   PrivateText private_;
   bool names_, secrets_, changed_ = false;
   std::unordered_map<std::string, std::string> done_;  // by kind and value
+  std::set<std::string> hidden_;
 };
 
 }  // namespace rankstacks::redact

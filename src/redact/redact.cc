@@ -305,7 +305,7 @@ void tell_in_words(const JobSnapshot& job, analyzers::Analysis& analysis, FieldR
 }  // namespace
 
 RedactedReports redact_together(std::vector<Report> reports, const Request& request) {
-  RedactedReports result{std::move(reports), {}};
+  RedactedReports result{std::move(reports), {}, {}};
   if (!request.names && !request.secrets) return result;
   FieldRedaction fields(result.names, request.names, request.secrets || request.names);
   Walk walk(fields);
@@ -332,6 +332,7 @@ RedactedReports redact_together(std::vector<Report> reports, const Request& requ
     for (analyzers::Difference& difference : analysis.differences) redact_difference(difference, fields);
   }
   if (!fields.has_changed()) return result;
+  result.hidden = fields.take_hidden();
   for (auto& [job, analysis] : result.reports) {
     name_apart(job);  // by what is left of the boots' ids
     analyzers::Analysis again = analyzers::analyze(job, analysis.differences);
@@ -346,7 +347,7 @@ Redacted redact(JobSnapshot job, analyzers::Analysis analysis, const Request& re
   one.push_back({std::move(job), std::move(analysis)});
   RedactedReports redacted = redact_together(std::move(one), request);
   Report& report = redacted.reports.front();
-  return {std::move(report.job), std::move(report.analysis), std::move(redacted.names)};
+  return {std::move(report.job), std::move(report.analysis), std::move(redacted.names), std::move(redacted.hidden)};
 }
 
 }  // namespace rankstacks::redact

@@ -11,6 +11,8 @@
 // directory), the first analysis stays and its sentences become the plain words of their reasons.
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "analyzers/analysis.h"
@@ -28,6 +30,7 @@ struct Redacted {
   JobSnapshot job;
   analyzers::Analysis analysis;
   Pseudonyms names;
+  std::set<std::string> hidden;  // without pseudonyms: the secrets that were taken out
 };
 
 // The ranks and threads, their order and their numbers (pids, tids, rank numbers) stay.
@@ -41,6 +44,7 @@ struct Report {
 struct RedactedReports {
   std::vector<Report> reports;
   Pseudonyms names;
+  std::set<std::string> hidden;  // as in Redacted
 };
 RedactedReports redact_together(std::vector<Report> reports, const Request& request);
 

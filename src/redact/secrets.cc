@@ -49,6 +49,8 @@ bool ends_value(char c) {
 }
 bool is_of_token(char c) { return is_alnum(c) || c == '_' || c == '-' || c == '+' || c == '/' || c == '='; }
 
+constexpr std::size_t kOfKernel = 15;  // TASK_COMM_LEN without its end
+
 // Of a "key" alone the value decides whether it is a secret, so it may be looked at more than once.
 constexpr std::size_t kLongestKey = 256;
 
@@ -60,7 +62,7 @@ class Scanner {
     out_.reserve(text_.size());
     while (at_ < text_.size()) {
       const bool starts = at_ == 0 || !is_alnum(text_[at_ - 1]);
-      if (starts && (by_name() || by_prefix() || by_scheme() || in_url() || random())) continue;
+      if (starts && (in_core_name() || by_name() || by_prefix() || by_scheme() || in_url() || random())) continue;
       out_ += text_[at_++];
     }
     return std::move(out_);
@@ -79,6 +81,19 @@ class Scanner {
     const std::size_t last = most < text_.size() - std::min(from, text_.size()) ? from + most : text_.size();
     while (from < last && !ends_value(text_[from])) ++from;
     return from;
+  }
+
+  // "core.NAME.1000...", "core-NAME-4711": the name of a process in that of its core, of which the kernel keeps 15
+  // bytes.
+  bool in_core_name() {
+    constexpr std::size_t kBefore = 5;
+    if (at_ < kBefore || text_.size() - at_ < kOfKernel) return false;
+    const std::string_view before = text_.substr(at_ - kBefore, kBefore);
+    const bool begins = at_ == kBefore || !is_alnum(text_[at_ - kBefore - 1]);
+    if (!begins || !is_one_of(before, {"core.", "core-"})) return false;
+    if (cut_secret(text_.substr(at_, kOfKernel)) == 0) return false;
+    replace(std::max(kOfKernel, secret_by_prefix(text_.substr(at_))));
+    return true;
   }
 
   bool by_prefix() {
@@ -298,7 +313,6 @@ bool names_a_secret(std::string_view name, std::string_view value) {
 std::string without_secrets(std::string_view text, Text kind) { return Scanner(text, kind).run(); }
 
 std::string without_cut_secrets(std::string_view name) {
-  constexpr std::size_t kOfKernel = 15;  // TASK_COMM_LEN without its end
   std::string shown = without_secrets(name, Text::kName);
   if (name.size() != kOfKernel) return shown;
   for (std::size_t at = 0; at < shown.size(); ++at) {

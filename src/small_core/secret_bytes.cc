@@ -1,9 +1,14 @@
 #include "small_core/secret_bytes.h"
 
+#include <elf.h>
 #include <algorithm>
+#include <bitset>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace rankstacks::small_core {
 namespace {
@@ -21,37 +26,128 @@ void overwrite_ends(std::span<std::byte> bytes, std::string_view secret) {
   }
 }
 
-void overwrite(std::span<std::byte> bytes, std::string_view secret) {
-  if (secret.size() < kShortestSecret) return;
-  for (std::byte* at = bytes.data(); at != nullptr;) {
-    const auto left = static_cast<std::size_t>(bytes.data() + bytes.size() - at);
-    at = static_cast<std::byte*>(memmem(at, left, secret.data(), secret.size()));
-    if (at == nullptr) break;
-    std::fill(at, at + secret.size(), kInstead);
-    at += secret.size();
+// All secrets in one pass over the bytes, however many there are.
+class Secrets {
+ public:
+  // The longest first.
+  explicit Secrets(const std::vector<std::string>& secrets) {
+    for (const std::string_view secret : secrets) add(secret);
+    for (const std::string_view secret : secrets) add_lines(secret);
   }
-  overwrite_ends(bytes, secret);
-}
 
-// The texts in notes end with a 0, behind which secrets that are cut do not go on.
-void overwrite_in_notes(std::span<std::byte> notes, std::string_view secret) {
-  overwrite(notes, secret);
-  for (std::size_t at = 0; at < notes.size();) {
-    const auto end = std::find(notes.begin() + static_cast<std::ptrdiff_t>(at), notes.end(), std::byte{0});
-    const auto length = static_cast<std::size_t>(end - notes.begin()) - at;
-    if (length >= kShortestSecret && secret.size() >= kShortestSecret)
-      overwrite_ends(notes.subspan(at, length), secret);
-    at += length + 1;
+  void overwrite(std::span<std::byte> bytes) const {
+    if (all_.empty()) return;
+    for (std::size_t at = 0; at + kShortestSecret <= bytes.size();) at += overwrite_at(bytes.subspan(at));
+    for (const std::string_view secret : all_) overwrite_ends(bytes, secret);
   }
-}
+
+  // The texts in notes end with a 0, behind which secrets that are cut do not go on.
+  void overwrite_in_notes(std::span<std::byte> notes) const {
+    overwrite(notes);
+    for (std::size_t at = 0; at < notes.size();) {
+      const auto end = std::find(notes.begin() + static_cast<std::ptrdiff_t>(at), notes.end(), std::byte{0});
+      const auto length = static_cast<std::size_t>(end - notes.begin()) - at;
+      if (length >= kShortestSecret)
+        for (const std::string_view secret : all_) overwrite_ends(notes.subspan(at, length), secret);
+      at += length + 1;
+    }
+  }
+
+  // A copy of text goes through the vector registers, which keep 16 bytes and more of it until they are used again. No
+  // unwinder asks for them, so any piece of a secret can go.
+  void overwrite_in_registers(std::span<std::byte> notes) const {
+    constexpr std::size_t kAlign = 4;
+    const auto padded = [](std::size_t size) { return (size + kAlign - 1) / kAlign * kAlign; };
+    for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
+      Elf64_Nhdr header;
+      std::memcpy(&header, notes.data() + at, sizeof header);
+      const std::size_t body = at + sizeof header + padded(header.n_namesz);
+      if (body > notes.size() || header.n_descsz > notes.size() - body) return;
+      if (header.n_type == NT_FPREGSET || header.n_type == NT_X86_XSTATE)
+        overwrite_pieces(notes.subspan(body, header.n_descsz));
+      at = body + padded(header.n_descsz);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 1 << 16, kLongestInRegisters = 4096;
+
+  void add(std::string_view secret) {
+    if (secret.size() < kShortestSecret || all_.size() == kMostSecrets) return;
+    all_.push_back(secret);
+    const std::uint64_t start = start_of(secret.data());
+    by_start_[start].push_back(secret);
+    starts_.set(slot(start));
+    const std::size_t end = std::min(secret.size(), kLongestInRegisters);
+    for (std::size_t i = 0; i + sizeof(std::uint64_t) <= end; ++i) pieces_.insert(word_at(secret.data() + i));
+  }
+
+  // A private key has several lines, whose ends are "\n" in JSON, in a Python literal, or in both.
+  void add_lines(std::string_view secret) {
+    constexpr std::size_t kShortestLine = 16;
+    if (secret.find_first_of("\n\\") == std::string_view::npos) return;
+    while (!secret.empty()) {
+      const std::size_t end = secret.find_first_of("\n\r\\");
+      const std::string_view line = secret.substr(0, end);
+      if (line.size() >= kShortestLine && !line.starts_with("-----")) add(line);
+      if (end == std::string_view::npos) return;
+      const bool escaped = secret[end] == '\\';
+      secret.remove_prefix(end + 1);
+      if (escaped && secret.starts_with('n')) secret.remove_prefix(1);
+    }
+  }
+
+  static std::uint64_t word_at(const void* at) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, at, sizeof word);
+    return word;
+  }
+
+  void overwrite_pieces(std::span<std::byte> bytes) const {
+    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= bytes.size(); ++at) {
+      if (!pieces_.contains(word_at(bytes.data() + at))) continue;
+      std::size_t end = at + sizeof(std::uint64_t);
+      while (end < bytes.size() && pieces_.contains(word_at(bytes.data() + end - sizeof(std::uint64_t) + 1))) ++end;
+      std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + static_cast<std::ptrdiff_t>(end),
+                kInstead);
+    }
+  }
+
+  static std::uint64_t start_of(const void* at) {
+    std::uint64_t start = 0;
+    std::memcpy(&start, at, kShortestSecret);
+    return start;
+  }
+  static std::size_t slot(std::uint64_t start) { return (start * 0x9e3779b97f4a7c15u) >> 48; }
+
+  // The number of bytes that are done.
+  std::size_t overwrite_at(std::span<std::byte> bytes) const {
+    const std::uint64_t start = start_of(bytes.data());
+    if (!starts_.test(slot(start))) return 1;
+    const auto found = by_start_.find(start);
+    if (found == by_start_.end()) return 1;
+    for (const std::string_view secret : found->second) {
+      if (secret.size() > bytes.size() || std::memcmp(bytes.data(), secret.data(), secret.size()) != 0) continue;
+      std::fill_n(bytes.begin(), secret.size(), kInstead);
+      return secret.size();
+    }
+    return 1;
+  }
+
+  std::vector<std::string_view> all_;
+  std::unordered_map<std::uint64_t, std::vector<std::string_view>> by_start_;
+  std::bitset<kSlots> starts_;
+  std::unordered_set<std::uint64_t> pieces_;
+};
 
 }  // namespace
 
 void overwrite_secrets(KeptProcess& process, const std::vector<std::string>& secrets) {
-  for (const std::string& secret : secrets) {
-    for (Piece& piece : process.pieces) overwrite(piece.bytes, secret);
-    overwrite_in_notes(process.notes, secret);
-  }
+  const Secrets all(secrets);
+  for (Piece& piece : process.pieces) all.overwrite(piece.bytes);
+  all.overwrite_in_notes(process.notes);
+  all.overwrite_in_registers(process.notes);
+  for (auto* note : {&process.symbols, &process.interpreters}) all.overwrite(*note);
 }
 
 }  // namespace rankstacks::small_core

@@ -56,6 +56,8 @@ Planted planted_job() {
                     "Authorization: Bearer " + plant("B"), "postgres://bob:" + plant("p") + "@10.20.30.40:5432/x",
                     plant("ghp_"), plant("AKIA", "IOSFODNN7EXAM"), "{\"client_secret\": \"" + plant("c") + "\"}"});
   a.threads[0].name = plant("sk-");
+  a.threads[0].python_thread = PythonThread{1, "worker of alice@corp.example " + plant("ghp_")};
+  a.dumped_by = plant("ghu_");
   a.threads[0].exception =
       CxxException{"std::" + plant("gsk_"), "my words: token=" + plant("t") + " of alice@corp.example"};
   a.threads[0].wchan = plant("npm_", "9aZ8bY7cX6dW5eV4fU3gT2hS1kkkkkkk");
@@ -131,6 +133,8 @@ Planted planted_job() {
   recorded.input_types = {plant("gho_")};
   recorded.frames = {{plant("hf_"), "/home/u/" + plant("glpat-") + "/train.py", 3}};
   RecordedGroup& group = a.flight_record.emplace().groups.emplace_back();
+  a.flight_record->path = "/home/bob/" + plant("glpat-") + "/dump_0";
+  a.flight_record->version = "2." + plant("gho_");
   group.description = plant("npm_", "0123456789abcdefghij0123456789ab");
   group.operations = {recorded};
   GpuException trap;
@@ -149,6 +153,12 @@ Planted planted_job() {
   member.launched = {{"All" + plant("_"), 1}};
   job.nccl = NcclStatus{"2.28" + plant("_"), 1, {{plant("h_"), "0x1", 4, {member}, {}}}};
   d.host = "trainer-7d9f8b6c5d-x2k4q";
+  job.nodes = {{d.host,
+                NodeFault::kOther,
+                "ssh " + plant("hf_"),
+                "node-b8: Bearer " + plant("B"),
+                "ssh -o Password=" + plant("pw") + " alice@node-b8.corp.internal",
+                {3}}};
   d.python_version = "3.11" + plant("_");
   return p;
 }

@@ -22,3 +22,13 @@ TEST_CASE("the values that redaction takes out, as bytes to look for") {
   CHECK_FALSE(has("/home/u"));
   CHECK(values.front() == token);  // the longest first: it may contain another one
 }
+
+TEST_CASE("what was hidden is found by the words around it") {
+  std::set<std::string> values;
+  add_hidden("key a/b is, key c/d/e/", "key <token> is, key <token>/", values);
+  CHECK(values == std::set<std::string>{"a/b", "c/d/e"});
+  values.clear();
+  add_hidden("x=one", "y=<token>", values);  // not made of it
+  add_hidden("x=one!", "x=<token>?", values);
+  CHECK(values.empty());
+}

@@ -155,6 +155,16 @@ TEST_CASE("names of threads, of which the kernel keeps 15 bytes") {
     CHECK(without_cut_secrets(name) == name);
 }
 
+TEST_CASE("names of processes in the names of their cores") {
+  const std::string name = joined("AK", "IA3E3HEZCG2GDTXLLD").substr(0, 15);
+  for (const std::string before : {"/var/lib/systemd/coredump/core.", "core.", "core-"})
+    for (const std::string after : {".1000.0123456789abcdef0123456789abcdef.4711.1769860800000000.zst", "-4711", ""})
+      CHECK(without_secrets(before + name + after, Text::kPath) == before + "<token>" + after);
+  for (const std::string other : {std::string("/x/core.python3.4711"), std::string("/x/core.4711"), "/x/score." + name,
+                                  "/x/core-" + name.substr(0, 9)})
+    CHECK(without_secrets(other, Text::kPath) == other);
+}
+
 TEST_CASE("long tokens that look random") {
   CHECK(words("key wJ4lr8UtnF3M/K7M5E9G/bP2RfiCY7aB1xQ0vZ6s") == "key <token>");
   CHECK(words("id " + kHex32) == "id <token>");

@@ -1,5 +1,6 @@
 #include "small_core/archive.h"
 
+#include <elf.h>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
@@ -103,6 +104,7 @@ TEST_CASE("secrets are overwritten wherever their bytes are, and nothing moves")
   piece(secret.substr(5) + " begins");
   piece("q8Zr2 is too little of it");
   process.notes = bytes_of("run --key " + secret.substr(0, 9) + std::string(3, '\0') + "rest");
+  process.symbols = bytes_of("f_" + secret);
   overwrite_secrets(process, {secret, "abc"});
   const auto text = [](const std::vector<std::byte>& bytes) {
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -112,4 +114,47 @@ TEST_CASE("secrets are overwritten wherever their bytes are, and nothing moves")
   CHECK(text(process.pieces[2].bytes) == "xxxxxxx begins");
   CHECK(text(process.pieces[3].bytes) == "q8Zr2 is too little of it");
   CHECK(text(process.notes) == "run --key xxxxxxxxx" + std::string(3, '\0') + "rest");
+  CHECK(text(process.symbols) == "f_xxxxxxxxxxxx");
+}
+
+TEST_CASE("the lines of a private key are secrets of their own") {
+  KeptProcess process;
+  process.pieces.push_back(
+      {0x1000, 0, bytes_of("-----BEGIN KEY-----\\nq8Zr2Wm5Xk9LtB4nV7cJ\\nabcd\\n-----END KEY-----")});
+  overwrite_secrets(process, {"-----BEGIN KEY-----\nq8Zr2Wm5Xk9LtB4nV7cJ\nabcd\n-----END KEY-----"});
+  const auto& bytes = process.pieces[0].bytes;
+  CHECK(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) ==
+        "-----BEGIN KEY-----\\nxxxxxxxxxxxxxxxxxxxx\\nabcd\\n-----END KEY-----");
+}
+
+TEST_CASE("pieces of secrets are overwritten in vector registers, and nowhere else") {
+  const std::string secret = "q8Zr2Wm5Xk9LtB4nV7cJ", piece = "m5Xk9LtB4nV7";
+  const auto note_of = [](std::uint32_t type, const std::string& body) {
+    std::vector<std::byte> note;
+    target::append_note(note, "CORE", type, bytes_of(body));
+    return note;
+  };
+  const auto overwritten = [&](std::uint32_t type, const std::string& body) {
+    KeptProcess process;
+    process.notes = note_of(type, "before");
+    const auto note = note_of(type, body);
+    process.notes.insert(process.notes.end(), note.begin(), note.end());
+    overwrite_secrets(process, {secret});
+    return process.notes;
+  };
+  const auto expected = [&](std::uint32_t type, const std::string& body) {
+    auto notes = note_of(type, "before"), note = note_of(type, body);
+    notes.insert(notes.end(), note.begin(), note.end());
+    return notes;
+  };
+  for (const std::uint32_t type : {NT_FPREGSET, NT_X86_XSTATE}) {
+    CHECK(overwritten(type, "ab" + piece + "##" + piece.substr(2, 8) + "!") ==
+          expected(type, "abxxxxxxxxxxxx##xxxxxxxx!"));
+    CHECK(overwritten(type, piece.substr(0, 7)) == expected(type, piece.substr(0, 7)));
+  }
+  CHECK(overwritten(NT_PRSTATUS, piece) == expected(NT_PRSTATUS, piece));
+  KeptProcess damaged;
+  damaged.notes = note_of(NT_FPREGSET, piece);
+  damaged.notes.resize(damaged.notes.size() - 4);
+  overwrite_secrets(damaged, {secret});
 }

@@ -2,13 +2,16 @@
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 
 import cases
 import debugger
 import interpreters
+import versions
 from command_line import SOURCE, text_of
+from core_files import build_id
 from processes import Fixture, check, run_tool, settle, tool, wait_until
 
 # Its main thread moves by one line of its input at a time: a round of the loop, then into another function. One thread stands, one
@@ -271,6 +274,45 @@ def case_the_later_report_first(directory):
         paths = [program.report(os.path.join(directory, name)) for name in ("1.json", "2.json")]
     status, out, err = run_tool("diff", *reversed(paths))
     check(status == 0 and b" BEFORE it" in out and b"the old report is the later one" in err, "%d %r %r" % (status, out, err))
+
+
+def case_a_job_that_was_started_anew_with_other_settings(directory):
+    """Four ranks, then four with other libraries, variables and limits: what changed is said once, with its ranks."""
+    libraries = {version: versions.library(os.path.join(directory, version), "libnccl.so.2", version) for version in ("2.27.3", "2.28.9")}
+    # The same version, built anew.
+    builds = [versions.library(os.path.join(directory, "build-%d" % number), "libnccl-net-ofi.so", text) for number, text in enumerate(("x", "y"))]
+    runs = [[(libraries["2.27.3"], {"NCCL_DEBUG": "WARN", "OMP_NUM_THREADS": "8"}, None) for _ in range(4)],
+            [(libraries["2.28.9"], {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "8", "TORCH_HOME": "/mnt/acme/patients"}, (200, 200)) for _ in range(3)]
+            + [(libraries["2.27.3"], {"NCCL_ALGO": "Ring"}, None)]]
+    reports = []
+    for number, run in enumerate(runs):
+        starts = [lambda rank=rank, path=path, limits=limits, variables=variables:
+                  versions.rank(rank, 4, path, builds[number], limits=limits, **variables) for rank, (path, variables, limits) in enumerate(run)]
+        with versions.Ranks(*starts) as ranks:
+            reports.append(os.path.join(directory, "%d.json" % number))
+            status, _, err = run_tool("attach", "--pids", ranks.pids, "--format", "json", "-o", reports[-1])
+            check(status == 0, err)
+            limit = resource.prlimit(ranks.fixtures[3].pid, resource.RLIMIT_NOFILE)[0]
+    changes = {}
+    for change in compare(*reports)["settings"]:
+        changes[change["setting"], change.get("name")] = changes.get((change["setting"], change.get("name")), []) + [(change["old"], change["new"], change["ranks"])]
+    expected = {("version", "NCCL"): [("2.27.3", "2.28.9", [0, 1, 2])],
+                ("variable", "NCCL_DEBUG"): [("WARN", "INFO", [0, 1, 2]), ("WARN", None, [3])],
+                ("variable", "OMP_NUM_THREADS"): [("8", None, [3])],
+                ("variable", "TORCH_HOME"): [(None, "/mnt/acme/patients", [0, 1, 2])],
+                ("variable", "NCCL_ALGO"): [(None, "Ring", [3])],
+                ("limit", "open-files"): [(str(limit), "200", [0, 1, 2])],
+                ("build", "NCCL network plugin"): [(build_id(builds[0]), build_id(builds[1]), [0, 1, 2, 3])]}
+    check(changes.pop(("command", None), None), "the command, which names the libraries: %r" % changes)
+    check(changes == expected, "changes:\n  %r" % "\n  ".join(map(repr, sorted(changes.items(), key=repr))))
+    text = text_of(run_tool("diff", *reports, "--threads", "all")[1])
+    for line in ("version of NCCL: 2.27.3 -> 2.28.9 (ranks 0-2)", "NCCL_DEBUG: WARN -> INFO (ranks 0-2)", "NCCL_DEBUG: WARN -> none (rank 3)",
+                 "build of NCCL network plugin: %.12s -> %.12s (ranks 0-3)" % (build_id(builds[0]), build_id(builds[1])),
+                 "limit of open-files: %d -> 200 (ranks 0-2)" % limit, "NCCL 2.27.3 on rank 3, 2.28.9 on the 3 others"):
+        check(line in text, "%r is not in %s" % (line, text))
+    for form in ("text", "json"):
+        text = run_tool("diff", *reports, "--redact", "--format", form)[1].decode("utf-8")
+        check("acme" not in text and directory not in text and "value-1" in text and "2.28.9" in text and "TORCH_HOME" in text, text)
 
 
 def case_redacted(directory):

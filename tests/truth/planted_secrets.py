@@ -6,12 +6,17 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 
 import cases
-from command_line import SOURCE
-from core_files import kernel_core
+import core_handler
+import debugger
+import watch
+from command_line import FIXTURES, SOURCE
+from core_files import core_of, kernel_core
+from nodes import Cluster, enter_namespaces
 from processes import Fixture, Skip, check, run_tool
 from secret_kinds import KINDS_OF_SECRETS
 
@@ -50,7 +55,7 @@ def thread_of(one):
     threading.Thread(target=planted, name=one["text"], daemon=True).start()
 for one in plan:
     thread_of(one)
-print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
+print(json.dumps({"ready": True, "pid": os.getpid(), "runs": "IN_NAMESPACE" in os.environ}), flush=True)
 for line in sys.stdin:
     print("alive", flush=True)
 """
@@ -62,9 +67,9 @@ def file_name(text):
 
 
 class Job:
-    """A process in which each kind is planted in every place that takes one."""
+    """A process in which each kind is planted in every place that takes one; `told`: also in its arguments and variables."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, told=True, command=()):
         if not shutil.which("gcc"):
             raise Skip("no gcc on this machine")
         source, library = os.path.join(directory, "waits.c"), os.path.join(directory, "waits.so")
@@ -91,14 +96,15 @@ class Job:
             file.write(PROGRAM)
         with open(planned, "w", encoding="utf-8") as file:
             json.dump(plan, file)
-        environment = dict(os.environ, PLAN=planned, RANK="0", WORLD_SIZE="2", PYTHONDONTWRITEBYTECODE="1")
-        for number, kind in enumerate(KINDS_OF_SECRETS):
+        environment = dict(os.environ, **({"IN_NAMESPACE": "1"} if command else {}), PLAN=planned, RANK="0", WORLD_SIZE="2", PYTHONDONTWRITEBYTECODE="1")
+        for number, kind in enumerate(KINDS_OF_SECRETS if told else []):
             for family in ("NCCL", "TORCH", "CUDA", "OMP", "GLOO", "UCX", "FI"):
                 environment["%s_PLANTED_%d" % (family, number)] = kind.text
             name, equals, value = kind.text.partition("=")
             if equals and name.replace("_", "").isalnum():
                 environment["NCCL_" + name] = environment[name] = value
-        self.fixture = Fixture(["/usr/bin/python3", script] + [kind.text for kind in KINDS_OF_SECRETS], env=environment)
+        arguments = [kind.text for kind in KINDS_OF_SECRETS] if told else []
+        self.fixture = Fixture([*command, "/usr/bin/python3", script] + arguments, env=environment)
 
     def __enter__(self):
         return self
@@ -120,16 +126,16 @@ def leaks_in(text):
     return found
 
 
-def check_output(what, *arguments, expect=(0,), unpack=None):
+def check_output(what, *arguments, expect=(0,), unpack=None, **options):
     path = arguments[arguments.index("-o") + 1] if "-o" in arguments else None
-    status, out, err = run_tool(*arguments)
+    status, out, err = run_tool(*arguments, **options)
     check(status in expect, "%s: %d %r" % (what, status, err[-500:]))
     if path:
         with open(path, "rb") as file:
             out = file.read()
         if unpack:
             out = subprocess.run(unpack, input=out, stdout=subprocess.PIPE, check=True).stdout
-    check(len(out) > 100, "%s: no output" % what)
+    check(len(out) + len(err) > 100, "%s: no output" % what)
     leaks = leaks_in(out.decode("utf-8") + err.decode("utf-8"))
     check(not leaks, "%s: %d kinds are shown:\n  %s" % (what, len(leaks), "\n  ".join("%s: %r" % leak for leak in sorted(leaks.items()))))
     return out
@@ -184,6 +190,132 @@ def case_of_a_running_process(directory):
             rank["environment"]["variables"] = {name: "x " + value for name, value in rank["environment"]["variables"].items()}
         json.dump(report, file)
     check_diff("a process", saved, changed)
+
+
+def note_bodies(core, program_header):
+    """The bodies of the notes of a core's program header of type PT_NOTE."""
+    offset, size = struct.unpack_from("<QQQQ", core, program_header + 8)[0], struct.unpack_from("<Q", core, program_header + 32)[0]
+    at, bodies = offset, []
+    while at < offset + size:
+        owner, length, _ = struct.unpack_from("<III", core, at)
+        start = at + 12 + (owner + 3) // 4 * 4
+        bodies.append(core[start:start + length])
+        at = start + (length + 3) // 4 * 4
+    return bodies
+
+
+def check_small_core(what, path):
+    """No part of a secret is in its notes, no whole one in its memory, none in what is said of it."""
+    with open(path, "rb") as file:
+        core = file.read()
+    table, number = struct.unpack_from("<Q", core, 32)[0], struct.unpack_from("<H", core, 56)[0]
+    headers = [at for at in range(table, table + 56 * number, 56) if struct.unpack_from("<I", core, at)[0] == 4]
+    check(len(headers) == 2, "%s: %d headers of notes" % (what, len(headers)))
+    for header in headers:
+        leaks = leaks_in(b"\n".join(note_bodies(core, header)).decode("utf-8", "replace"))
+        check(not leaks, "%s: in its notes: %r" % (what, leaks))
+    whole = [kind.name for kind in KINDS_OF_SECRETS if kind.secret.encode() in core]
+    check(not whole, "%s: in its memory: %r" % (what, whole))
+    check_report(what, ["core", path])
+    check_output("doctor of " + what, "doctor", path, expect=(0, 1))
+
+
+def check_captures(directory, told):
+    place = os.path.join(directory, "told" if told else "untold")
+    os.mkdir(place)
+    with Job(place, told) as job:
+        full = os.path.join(place, "full")
+        debugger.write_core(job.fixture.pid, full)
+        with open(full, "rb") as file:
+            core = file.read()
+        check(all(kind.secret.encode() in core for kind in KINDS_OF_SECRETS), "not every secret is in the whole core")
+        for number, words in enumerate((["--pids", job.fixture.pid], ["--pids", job.fixture.pid, "--with-symbols"], [full], [full, "--with-symbols"])):
+            path = os.path.join(place, "%d.core" % number)
+            check(not leaks_in(b"".join(run_tool("capture", *words, "-o", path)[1:]).decode()), "what capture says")
+            check_small_core("capture %s" % (words,), path)
+        kept = os.path.join(place, "kept")
+        os.mkdir(kept)
+        said, files = core_handler.handle(kept, job.fixture.pid, core_handler.as_the_kernel_writes_it(full)[0], "--plain")
+        check(not leaks_in(said.decode()) and len(files) == 1, "core-handler says %r of %r" % (said, files))
+        check_small_core("core-handler", os.path.join(kept, files[0]))
+
+
+def case_of_small_cores(directory):
+    check_captures(directory, told=True)
+
+
+def case_of_small_cores_of_what_only_frames_say(directory):
+    check_captures(directory, told=False)
+
+
+def case_of_dumps_and_watches(directory):
+    with Job(directory) as job:
+        pid = job.fixture.pid
+        for options in ([], ["--native"], ["--json"], ["--json", "--native"], ["--locals", "--full-filenames"], ["--subprocesses"]):
+            check_output("dump %s" % options, "dump", "--pid", pid, *options)
+        hangs = os.path.join(directory, "hangs")
+        told = 'printenv | grep ^RANKSTACKS_ > "%s/told.new"; mv "%s/told.new" "%s/told"' % (directory, directory, directory)
+        with watch.Watch(directory, "--pids", str(pid), "--capture", "--exec", told) as watching:
+            watching.learn(5)
+            check(watching.end() == 0, "watch: %r" % watching.said())
+        files = [os.path.join(hangs, name) for name in os.listdir(hangs)]
+        check(len(files) == 3, "watch has written %r" % files)
+        for path in [*files, watching.log] + ([os.path.join(directory, "told")] if os.path.exists(os.path.join(directory, "told")) else []):
+            if path.endswith(".core.zst"):
+                subprocess.run(["zstd", "-qd", "-o", path[:-4], path], check=True)
+                check_small_core("watch's capture", path[:-4])
+                continue
+            with open(path, "rb") as file:
+                text = file.read()
+            if path.endswith(".zst"):
+                text = subprocess.run(["zstd", "-qdc"], input=text, stdout=subprocess.PIPE, check=True).stdout
+            leaks = leaks_in(text.decode())
+            check(not leaks and text, "watch's %s: %r" % (path, leaks))
+
+
+def case_of_cores_by_their_names(directory):
+    """The kernel and systemd-coredump put the name of a process, of which 15 bytes are known, into the name of its core."""
+    kept = os.path.join(directory, "coredump")
+    os.mkdir(kept)
+    with Fixture([os.path.join(FIXTURES, "threads")], env=dict(os.environ, RANK="0", WORLD_SIZE="2")) as fixture:
+        core = core_of(fixture, directory, "taken")
+        pid = fixture.pid
+    for kind in KINDS_OF_SECRETS:
+        name = kind.text.encode()[:15].decode("utf-8", "ignore")
+        if "/" in name or "\n" in name or " " in name:
+            continue
+        for number, path in enumerate((os.path.join(kept, "core.%s.%d.%s.%d.1769860800000000" % (name, os.getuid(), "0123456789abcdef" * 2, pid)),
+                                       os.path.join(directory, "core.%s.%d" % (name, pid)), os.path.join(directory, "core-%s-%d" % (name, pid)))):
+            os.link(core, path)
+            words = ["--systemd", pid, "--systemd-directory", kept] if number == 0 else [path]
+            for form in ("text", "json", "markdown"):
+                check_output("core %s %s" % (os.path.basename(path), form), "core", *words, "--format", form)
+            os.unlink(path)
+    os.unlink(core)
+
+
+def case_of_a_job_on_nodes(directory):
+    """The report goes through the node's answer, and through what the node says to its engine."""
+    with Cluster(directory, 1) as cluster:
+        node = cluster.nodes[0]
+        node.start_sshd()
+        with Job(directory, command=node.command()):
+            for form in FORMATS:
+                check_output("job %s" % form, "job", "--hosts", node.name, "--via", "ssh", "--format", form)
+            check_output("job doctor", "job", "--hosts", node.name, "--via", "ssh", "doctor", expect=(0, 1))
+        # What an engine says of a node that does not answer.
+        wrong = os.path.join(directory, "ssh-that-fails")
+        os.mkdir(wrong)
+        engine = os.path.join(wrong, "ssh")
+        with open(engine, "w", encoding="utf-8") as script:
+            script.write("#!/bin/sh\ncat %s/said >&2\nexit 255\n" % wrong)
+        os.chmod(engine, 0o755)
+        for kind in KINDS_OF_SECRETS:
+            with open(os.path.join(wrong, "said"), "w", encoding="utf-8") as said:
+                said.write("ssh: cannot use " + kind.text + "\n")
+            for form in ("text", "json", "markdown"):
+                check_output("of a node that says %s" % kind.name, "job", "--hosts", node.name, "--via", "ssh", "--format", form, expect=(1, 2),
+                             env=dict(os.environ, PATH=wrong + ":" + os.environ["PATH"]))
 
 
 DIES = r"""
@@ -337,4 +469,6 @@ def case_in_every_string_of_nccl_jobs(directory):
 
 if __name__ == "__main__":
     sys.setrecursionlimit(10000)
+    if sys.argv[1:] == ["of_a_job_on_nodes"]:
+        enter_namespaces()
     cases.run(globals(), "planted-secrets")

@@ -6,7 +6,7 @@ import collections
 import random
 import string
 
-Kind = collections.namedtuple("Kind", "name text parts")
+Kind = collections.namedtuple("Kind", "name text secret parts")
 
 ALPHABETS = {"mixed": string.ascii_letters + string.digits, "hex": "0123456789abcdef", "upper": string.ascii_uppercase + "234567",
              "base64": string.ascii_letters + string.digits + "+/", "phrase": string.ascii_lowercase}
@@ -130,7 +130,7 @@ def kinds():
         planted, secret = _parse(text.replace("|", "") % _Values(name))
         # A secret of which a part is shown is found as well.
         parts = {secret[at:at + 12] for at in range(0, max(1, len(secret) - 11), 6)} | {secret[-12:]}
-        result.append(Kind(name, planted, sorted(parts)))
+        result.append(Kind(name, planted, secret, sorted(parts)))
     return result
 
 
