@@ -50,8 +50,9 @@ void CoreHandlerCommand::add_to(CLI::App& command) {
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
   command.footer(
-      "\nExample: sysctl kernel.core_pattern='|/usr/bin/rankstacks core-handler %P %u %g %s %t %h --directory "
-      "/var/cores'");
+      "\nExample: sysctl kernel.core_pattern='|/usr/bin/rankstacks core-handler --directory /var/cores -- %P %u %g %s "
+      "%t "
+      "%h'");
 }
 
 CoreHandlerOptions CoreHandlerCommand::take() {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <grp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
@@ -14,7 +13,9 @@
 #include "base/whole_file.h"
 #include "capture/capture_job.h"
 #include "cli/core_stream.h"
+#include "cli/dying_rights.h"
 #include "cli/forked_work.h"
+#include "cli/handler_slots.h"
 #include "cli/kept_cores.h"
 #include "cli/messages.h"
 #include "cli/run_capture.h"
@@ -127,12 +128,6 @@ constexpr char kCore = 'c', kError = 'e';
 
 std::string error_answer(const Error& error) { return kError + error.message() + '\0' + error.hint; }
 
-// The core is not to be trusted, so what looks into it has the rights of its user alone.
-bool become(const FileOwner& owner) {
-  return setgroups(0, nullptr) == 0 && setresgid(owner.group, owner.group, owner.group) == 0 &&
-         setresuid(owner.user, owner.user, owner.user) == 0;
-}
-
 std::string small_core_of(const Options& options, const std::string& path, const std::string& shown) {
   const CoreHandlerOptions& handler = options.core_handler;
   JobSnapshot job = capture::capture_cores({path}, options.core, options.capture);
@@ -158,22 +153,27 @@ std::string small_core_of(const Options& options, const std::string& path, const
 }
 
 Result<std::string> make_small_core(const Options& options, const CoreHead& head, FileDescriptor memory,
-                                    const FileOwner& owner, bool as_root, const Deadline& deadline) {
+                                    const DyingRights& rights, const Deadline& deadline) {
   const Pid pid = options.core_handler.pid;
   const std::string shown = fmt::format("core of pid {}", pid);
   Options asked = options;
   asked.core.memory = std::make_shared<target::DyingMemory>(
       std::move(memory), FileDescriptor(fcntl(head.file.get(), F_DUPFD_CLOEXEC, 0)), head.size,
       std::min<std::uint64_t>(kMaxMemory, options.capture.memory / 2));
-  if (in_another_mount_namespace(pid))
-    asked.core.sysroot = asked.capture.symbols.sysroot = fmt::format("/proc/{}/root", pid);
+  // Opened with root's rights: what looks into the core may not follow /proc/PID/root.
+  FileDescriptor root;
+  if (in_another_mount_namespace(pid)) {
+    root = FileDescriptor(open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!root.is_open()) return fail(os_error(shown, "its root directory cannot be opened"));
+    asked.core.sysroot = asked.capture.symbols.sysroot = fmt::format("/proc/self/fd/{}", root.get());
+  }
   asked.capture.timeout = std::max<Deadline::Clock::duration>(deadline.left() / 2, std::chrono::milliseconds(100));
   const std::string path = fmt::format("/proc/self/fd/{}", head.file.get());
   constexpr std::size_t kMaxAnswer = 512u << 20;
   auto answer = do_forked(
       [&]() -> std::string {
-        if (as_root && owner.user != 0 && !become(owner))
-          return error_answer(os_error(shown, "its user's rights cannot be taken"));
+        // The core is not to be trusted.
+        if (!become(rights)) return error_answer(os_error(shown, "the rights to look into it cannot be taken"));
         return small_core_of(asked, path, shown);
       },
       {deadline}, kMaxAnswer);
@@ -211,17 +211,23 @@ int run_core_handler(const Options& options, std::ostream& err) {
   }
   const std::string process = fmt::format("/proc/{}", handler.pid);
   FileDescriptor memory(open((process + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!memory.is_open() || stat(process.c_str(), &status) != 0) {
+  if (!memory.is_open()) {
     tell(os_error(process, "cannot be read",
                   "it has to stay until its core is read: kernel.core_pattern starts this "
                   "command, with %P as the first word"),
          err);
     return 2;
   }
-  // Who is not dumpable has a /proc/PID of root's, and a core for root alone: fs.suid_dumpable, proc(5).
   const bool as_root = geteuid() == 0;
-  const FileOwner owner = status.st_uid == handler.user ? FileOwner{handler.user, handler.group} : FileOwner{0, 0};
+  const DyingRights rights = rights_of_dying(handler.pid, memory, handler.user, handler.group);
+  const FileOwner& owner = rights.owner;
+  const auto slot =
+      take_slot(directory, handler.directory,
+                Deadline::after(std::chrono::duration_cast<Deadline::Clock::duration>(handler.within) / 2));
+  if (!slot) {
+    tell(slot.error(), err);
+    return 2;
+  }
 
   const auto head = read_core_head(STDIN_FILENO, deadline);
   if (!head) {
@@ -234,7 +240,7 @@ int run_core_handler(const Options& options, std::ostream& err) {
     if (const auto added = kept.add(base, name); !added) tell(added.error(), err);
   };
   bool small = false, full = false;
-  const auto core = make_small_core(options, *head, std::move(memory), owner, as_root, deadline);
+  const auto core = make_small_core(options, *head, std::move(memory), rights, deadline);
   if (!core) {
     tell(core.error(), err);
   } else {

@@ -1,4 +1,5 @@
 """rankstacks core-handler: as kernel.core_pattern starts it, and with played cores, of which some are hostile."""
+import fcntl
 import os
 import resource
 import shutil
@@ -19,9 +20,10 @@ PATTERN = "/proc/sys/kernel/core_pattern"
 NOBODY = 65534
 
 
-def handle(directory, pid, core, *options, expect=0, host="node-7"):
+def handle(directory, pid, core, *options, expect=0, host="node-7", user=None, group=None):
     """Plays the kernel: `core` are the bytes on the handler's standard input. Returns what it says and the files in the directory."""
-    words = [tool(), "core-handler", str(pid), str(os.getuid()), str(os.getgid()), "6", "1769860800", host, "--directory", directory, *options]
+    words = [tool(), "core-handler", "--directory", directory, *options, "--", str(pid), str(os.getuid() if user is None else user),
+             str(os.getgid() if group is None else group), "6", "1769860800", host]
     done = subprocess.run(words, input=core, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
     check(done.returncode == expect, "%s: status %d: %r" % (options, done.returncode, done.stderr))
     check(done.stdout == b"", "something on stdout: %r" % done.stdout)
@@ -32,7 +34,7 @@ LIST = ".rankstacks-core-handler"
 
 
 def cores_in(directory):
-    return sorted(name for name in os.listdir(directory) if name != LIST)
+    return sorted(name for name in os.listdir(directory) if not name.startswith(LIST))  # neither the list nor its slots
 
 
 def as_the_kernel_writes_it(path):
@@ -61,6 +63,74 @@ def played(directory, fixture):
     path = os.path.join(directory, "gcore")
     debugger.write_core(fixture.pid, path)
     return (path,) + as_the_kernel_writes_it(path)
+
+
+# Says "ready", as the named user and group, in a new program or in the one that had root's rights.
+AS_NOBODY = """import os, sys, time
+os.setgroups([])
+os.setresgid(%d, %d, %d)
+os.setresuid(%d, %d, %d)
+if sys.argv[1] == "new":
+    os.execv(sys.executable, [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"])
+print("ready", flush=True)
+time.sleep(600)
+""" % ((NOBODY,) * 6)
+
+
+def case_whose_the_cores_are(directory):
+    """A process that had root's rights is not dumpable: its memory may hold what its user may not read, and its core is root's. A program
+    that this user has started is the user's. (The directory /proc/PID is the user's both times.)"""
+    if os.getuid() != 0:
+        raise Skip("only root can take on another user's rights")
+    for how, owner in (("new", NOBODY), ("same", 0)):
+        cores = os.path.join(directory, how)
+        os.mkdir(cores)
+        with subprocess.Popen(["/usr/bin/python3", "-c", AS_NOBODY, how], stdout=subprocess.PIPE) as process:
+            try:
+                check(process.stdout.readline() == b"ready\n", "the process is not ready")
+                check(os.stat("/proc/%d" % process.pid).st_uid == NOBODY, "its directory in /proc is not the user's")
+                path = os.path.join(directory, how + ".core")
+                debugger.write_core(process.pid, path)
+                core, _ = as_the_kernel_writes_it(path)
+                _, files = handle(cores, process.pid, core, "--full", user=NOBODY, group=NOBODY)
+                check(len(files) == 2, "the files: %r" % files)
+                for name in files:
+                    found = os.stat(os.path.join(cores, name))
+                    check((found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (owner, owner, 0o600), "%s, %s: %r" % (how, name, found))
+                rank = only_rank(json_report("core", os.path.join(cores, min(files, key=len))), process.pid)
+                check(any(frame["function"] == "<module>" for frame in rank["threads"][0]["frames"]), "no Python frame: %r" % rank["threads"])
+            finally:
+                process.kill()
+
+
+def case_only_so_many_at_a_time(directory):
+    """A handler waits for one of the slots, for half of its time; a slot that is not a file of its own alone is none."""
+    cores = os.path.join(directory, "cores")
+    os.mkdir(cores)
+    with native("threads") as fixture:
+        _, core, _ = played(directory, fixture)
+        slots = [open(os.path.join(cores, "%s.slot-%d" % (LIST, n)), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) for n in range(8)]
+        for slot in slots:
+            fcntl.flock(slot, fcntl.LOCK_EX)
+        said, files = handle(cores, fixture.pid, core, "--within", "2", expect=2)
+        check(b"8 other handlers are at work" in said and files == [], "%r %r" % (said, files))
+        slots[5].close()
+        _, files = handle(cores, fixture.pid, core)
+        check(len(files) == 1, "the files: %r" % files)
+        os.unlink(os.path.join(cores, LIST + ".slot-0"))
+        os.symlink("/etc/passwd", os.path.join(cores, LIST + ".slot-0"))
+        said, _ = handle(cores, fixture.pid, core, expect=2)
+        check(b"slot-0 cannot be opened" in said, "%r" % said)
+
+
+def case_a_host_that_looks_like_an_option(directory):
+    """Whoever may name a host, as in a namespace of its own, cannot give the handler options."""
+    cores = os.path.join(directory, "cores")
+    os.mkdir(cores)
+    with native("threads") as fixture:
+        _, core, _ = played(directory, fixture)
+        _, files = handle(cores, fixture.pid, core, host="--full")
+        check(files == ["x--full-%d-1769860800.core.zst" % fixture.pid], "the files: %r" % files)
 
 
 def case_played(directory):
@@ -263,7 +333,7 @@ def case_little_room(directory):
             words = "%s core-handler %d %d %d 6" % (tool(), fixture.pid, os.getuid(), os.getgid())
             text = "mount -t tmpfs -o size=%s none %s && cd %s && %s" % (size, mount, mount, script.replace("HANDLER", words))
             done = subprocess.run(prefix + ["sh", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-            return done.returncode, done.stdout.decode().split(), done.stderr
+            return done.returncode, [word for word in done.stdout.decode().split() if not word.startswith(LIST + ".slot")], done.stderr
         handlers(directory, fixture.pid, core[:end_of_notes], [1], "--plain")
         kilobytes = os.stat(os.path.join(directory, "h-%d-1.core" % fixture.pid)).st_blocks // 2
         # Room for six of them, of which one and a half have to stay free.
