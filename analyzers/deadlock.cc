@@ -273,18 +273,29 @@ class Explanation {
     return found;
   }
 
+  // In the function that calls the collective there is a `for` loop around it, or a loop further out is in another
+  // round than that of another rank: ranks may be roots in turn, and this one at another turn.
+  bool may_take_turns(std::size_t i, std::size_t other) const {
+    const auto& path = states_[i].path;
+    return path.empty() || path.back().loops != 0 || in_different_rounds(job_, states_[i], states_[other]);
+  }
+
   // Some wait at one line with different roots, and counters show that it is one step: they are not in one call,
   // whatever the others do, who may have gone on, as those do that are no root of a gather. Of as many ranks with one
-  // root as with another, only those that have gone on know which is right: then none is accused.
+  // root as with another, only those that have gone on know which is right: then none is accused. Where no counters
+  // show it, most of them are right if they cannot take turns.
   std::optional<Deadlock> several_roots_in_one_step() const {
     for (const Side& side : sides_) {
       const std::map<int, Side> roots = by_root(side);
-      if (roots.size() < 2 || !std::all_of(side.begin(), side.end(), [&](std::size_t i) {
-            return in_one_round(job_, states_[i], states_[side.front()]);
-          }))
-        continue;
+      if (roots.size() < 2) continue;
       bool equal = false;
       const Side accused = with_another_root(roots, side.size(), equal);
+      const bool one_step = std::all_of(side.begin(), side.end(), [&](std::size_t i) {
+        return in_one_round(job_, states_[i], states_[side.front()]);
+      });
+      if (!one_step && (equal || std::any_of(side.begin(), side.end(),
+                                             [&](std::size_t i) { return may_take_turns(i, side.front()); })))
+        continue;
       std::string explanation = describe_side(job_, states_, side) + ", with different roots in one step";
       if (equal && side.size() < states_[side.front()].group->ranks.size())
         return Deadlock{{}, explanation + "; which of them is right does not show where they stand", false, ""};

@@ -587,6 +587,45 @@ TEST_CASE("a server that waits for requests holds up nobody") {
   }
 }
 
+TEST_CASE("steps that are longer than the time between two samples") {
+  const Stack worker = {libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::runLoop(int)")};
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) {
+    RankSnapshot& rank = literal.rank(r, 3, r == 2 ? kSleep + in_main(3) : waits_in_all_reduce());
+    rank.threads[0].motion = Motion{.samples = 8, .places = 1, .runs = r == 2 ? 5 : 2, .span_ms = 2600};
+    literal.thread(rank, 900 + r, "pt_gloo_runloop", worker).motion =
+        Motion{.samples = 8, .places = 2, .moved = true, .left_wait = true, .runs = 9, .span_ms = 2600};
+  }
+  CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  SECTION("gloo works for a group of another thread: no wait of the main threads has ended") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->runs = 0;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 2);
+  }
+  SECTION("no collective has ended") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[1].motion->left_wait = false;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 2);
+  }
+}
+
+TEST_CASE("a rank that looks again and again for what another one is to bring") {
+  LiteralJob literal;
+  literal.rank(0, 3, kSleep + in_main(3));
+  literal.rank(1, 3, waits_in_all_reduce());
+  literal.rank(2, 3, kSleep + in_main(7));
+  for (RankSnapshot& rank : literal.job.ranks) {
+    const bool polls = *rank.rank == 2;
+    rank.threads[0].motion =
+        Motion{.samples = 8, .places = 1, .runs = polls ? 4 : 0, .span_ms = 2600, .in_one_function = true};
+  }
+  const Verdict v = verdict_of(literal);
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].rank == 0);
+  SECTION("alone it is the one") {
+    literal.job.ranks[0].threads[0].frames = literal.job.ranks[1].threads[0].frames;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 2);
+  }
+}
+
 TEST_CASE("a rank that hands on requests from its thread, which serves, is idle") {
   const std::string python = "/usr/lib/python3.11/";
   const Stack takes = Stack{libc("sem_wait"), py("wait", python + "threading.py", 320),
