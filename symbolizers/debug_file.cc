@@ -158,9 +158,20 @@ std::optional<std::uint32_t> DebugFiles::crc_of(const elf::Image& file) {
   return static_cast<std::uint32_t>(crc);
 }
 
+std::shared_ptr<const elf::Image> DebugFiles::by_debuginfod(const BuildId& id, const std::string& wanted_by) {
+  const auto path =
+      options_.debuginfod ? options_.debuginfod->find(elf::Debuginfod::Kind::kDebugInfo, id) : std::nullopt;
+  auto found = path ? open_if_there(*path) : nullptr;
+  return found && accept_id(*found, id, wanted_by, "debug file") ? found : nullptr;
+}
+
 std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& image) {
   if (auto found = by_build_id(image.build_id(), image.name())) return found;
+  if (auto found = by_link(image)) return found;
+  return by_debuginfod(image.build_id(), image.name());
+}
 
+std::shared_ptr<const elf::Image> DebugFiles::by_link(const elf::Image& image) {
   // .gnu_debuglink: a file name, zeros up to a multiple of 4, the CRC of that file.
   const auto link = section_bytes(image, ".gnu_debuglink");
   const std::string name(c_string(link));
@@ -247,6 +258,8 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
                                     candidate, image.name()));
     return nullptr;
   }
+  if (auto found = by_debuginfod(id, image.name()); found && found->section(".gnu_debugaltlink") == nullptr)
+    return found;
   problems_.push_back(
       fmt::format("{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name,
                   elf::to_string(id),

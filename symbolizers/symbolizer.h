@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "elf/debuginfod.h"
 #include "elf/image.h"
 
 namespace rankstacks::symbolizers {
@@ -28,6 +29,7 @@ struct SymbolizerOptions {
   // Directories of the user's with whatever there is: also searched as debug directories, as roots of other machines
   // with a /usr/lib/debug, and for debug files by name.
   std::vector<std::string> search = {};
+  std::shared_ptr<elf::Debuginfod> debuginfod = nullptr;  // asked last; nullptr: not at all
 };
 
 struct SymbolizedImage {

@@ -458,6 +458,13 @@ class CommandLine {
         ->expected(1)
         ->take_all()
         ->check(is_there(true));
+    sub->add_flag("--debuginfod", debuginfod_,
+                  "files that are not here are fetched by build-id from the servers in DEBUGINFOD_URLS, by "
+                  "debuginfod-find, which keeps them in its cache");
+    sub->add_option("--debuginfod-time", debuginfod_time_, "how long that may take for all files together")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->capture_default_str();
   }
 
   void add_rules_option(CLI::App* sub) {
@@ -635,6 +642,15 @@ class CommandLine {
                                                      ": exists already; remove it first, or name another file");
   }
 
+  void take_debuginfod() {
+    // A rank, and a file, have --timeout each: something has to remain of that.
+    const auto time =
+        std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(debuginfod_time_));
+    auto client = elf::Debuginfod::open(std::min(time, options_.capture.timeout / 2));
+    if (!client) throw CLI::ValidationError("--debuginfod", client.error().message() + "; " + client.error().hint);
+    options_.core.debuginfod = options_.capture.symbols.debuginfod = std::move(*client);
+  }
+
   // Converts the words and numbers that the user gave to the values of the options.
   void complete_options() {
     options_.command = doctor_->parsed()         ? Options::Command::kDoctor
@@ -681,6 +697,7 @@ class CommandLine {
         memory_.empty() ? default_memory_limit() : parse_size(memory_).value_or(default_memory_limit());
     options_.capture.symbols.sysroot = options_.core.sysroot;
     options_.capture.symbols.search = options_.core.search;
+    if (debuginfod_) take_debuginfod();
   }
 
   std::vector<std::string> file_rank_words_;  // --ranks, "FILE=RANK"
@@ -697,7 +714,8 @@ class CommandLine {
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto", stop_ = "auto";
-  bool no_inlines_ = false, redact_ = false, no_redact_ = false;
+  double debuginfod_time_ = 30;
+  bool debuginfod_ = false, no_inlines_ = false, redact_ = false, no_redact_ = false;
   double interval_ = std::chrono::duration<double>(capture::LiveRequest().interval).count();
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();

@@ -205,6 +205,7 @@ class CoreSizeCheck {
     const auto space = system_.space(seen_as);
     if (!space) return;
     core_.free_bytes = space->available;
+    total_ = space->total;
     core_.device = space->device;
   }
 
@@ -308,10 +309,12 @@ class CoreSizeCheck {
                              size_text(handler.max_bytes)),
                  {"a larger --max-bytes in kernel.core_pattern"});
     core_.room = core_.data;
-    if (core_.free_bytes && *core_.free_bytes < core_.data)
+    const std::uint64_t spare = handler.keep_free.value_or(std::min(total_ / 20, 4 * kGiga));  // cli/kept_cores.h
+    if (core_.free_bytes && *core_.free_bytes < core_.data + spare)
       return bad(Fate::kSmall, "free space", core_.free_bytes,
-                 fmt::format("in {} only {} are free, and only a small core would be kept", handler.directory,
-                             size_text(*core_.free_bytes)),
+                 fmt::format("in {} only {} are free, of which {} have to stay so (--keep-free): only a small core "
+                             "would be kept, unless older ones make room",
+                             handler.directory, size_text(*core_.free_bytes), size_text(spare)),
                  {fmt::format("make room in {}", report::shell_quoted(handler.directory))});
     core_.fate = Fate::kWhole;
     return said(ok("core-size", kArea, about() + free()));
@@ -324,6 +327,7 @@ class CoreSizeCheck {
   std::optional<std::uint64_t> soft_;
   unsigned filter_ = kAnonymousPrivate | kAnonymousShared | kElfHeaders | kHugePrivate;
   CoreOutlook core_;
+  std::uint64_t total_ = 0;  // of the file system
 };
 
 Finding check_settings(const System& system, const CoreDestination& destination) {
@@ -397,7 +401,8 @@ CoreDestination read_core_destination(const System& system, const CorePattern& p
   } else if (pattern.text.find(" core-handler ") != std::string::npos) {
     destination.handler = {.directory = option_in(pattern.text, "--directory"),
                            .full = (pattern.text + ' ').find(" --full ") != std::string::npos,
-                           .max_bytes = parse_size(option_in(pattern.text, "--max-bytes")).value_or(0)};
+                           .max_bytes = parse_size(option_in(pattern.text, "--max-bytes")).value_or(0),
+                           .keep_free = parse_size(option_in(pattern.text, "--keep-free"))};
   }
   return destination;
 }

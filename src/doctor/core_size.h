@@ -38,7 +38,8 @@ struct CoreDestination {
   struct Handler {
     std::string directory;
     bool full = false;
-    std::uint64_t max_bytes = 0;  // of the full core; 0: any
+    std::uint64_t max_bytes = 0;             // of the full core; 0: any
+    std::optional<std::uint64_t> keep_free;  // std::nullopt: a twentieth of the file system, at most 4 GB
   };
   std::optional<Handler> handler;
 };

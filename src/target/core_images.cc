@@ -99,7 +99,16 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     (candidate.asked_for ? refused_ : refused)
         .push_back({fmt::format("module {}: {}", wanted.path, reason), hint, ProblemCode::kFileMismatch, wanted.path});
   };
-  for (const Candidate& candidate : candidates(wanted)) {
+  std::vector<Candidate> all = candidates(wanted);
+  bool asked = !options_.debuginfod || !wanted.build_id;
+  for (std::size_t i = 0;; ++i) {
+    if (i == all.size() && !asked) {
+      asked = true;
+      if (auto path = options_.debuginfod->find(elf::Debuginfod::Kind::kExecutable, *wanted.build_id))
+        all.push_back({std::move(*path)});
+    }
+    if (i == all.size()) break;
+    const Candidate& candidate = all[i];
     auto image = cache_.open(candidate.path, wanted.path);
     if (!image) {
       if (image.error().code == ErrorCode::kNotFound && !candidate.asked_for) continue;

@@ -223,6 +223,10 @@ TEST_CASE("a small core, by this tool") {
   CHECK(outlook(with(" --full")).fate == Fate::kWhole);
   e = with(" --full --max-bytes 8G");
   CHECK((outlook(e).fate == Fate::kSmall && outlook(e).limit == "--max-bytes" && outlook(e).limit_bytes == 8 * kGiga));
+  s.spaces["/var/cores"].available = 13 * kGiga;  // of which 4 GB have to stay free
+  CHECK(outlook(with(" --full")).limit == "free space");
+  CHECK(outlook(with(" --full --keep-free 2G")).fate == Fate::kWhole);
+  CHECK(outlook(with(" --full --keep-free 4G")).fate == Fate::kSmall);
   s.spaces["/var/cores"].available = kGiga;
   e = with(" --full");
   CHECK((outlook(e).fate == Fate::kSmall && outlook(e).limit == "free space"));

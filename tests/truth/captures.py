@@ -332,6 +332,12 @@ def case_without_the_files(directory):
             check(stacks_of(later) == stacks_of(whole), "%s: other stacks where the files are" % version)
 
 
+def functions_of(rank):
+    names = {thread["tid"]: [frame["function"] for frame in thread["frames"] if (frame["module"] or "").endswith("/threads")] for thread in rank["threads"]}
+    check("main" in [name for of_thread in names.values() for name in of_thread], "no main: %r" % names)
+    return names
+
+
 def case_symbols_found_later(directory):
     """A capture without symbols, and the process's files elsewhere than where they were."""
     if os.geteuid() != 0:
@@ -359,9 +365,7 @@ def case_symbols_found_later(directory):
             for option in ["--search"] + (["--sysroot"] if name == "machine" else []):
                 found = only_rank(report_inside(root, "x.core.zst", option, "/given/" + name, command=command), fixture.pid)
                 check(found["problems"] == [], "%s %s %s: %r" % (command, option, name, found["problems"]))
-                names = {thread["tid"]: [frame["function"] for frame in thread["frames"] if frame["module"] == "threads"] for thread in found["threads"]}
-                check(names == {thread["tid"]: [frame["function"] for frame in thread["frames"] if frame["module"] == "threads"] for thread in whole["threads"]},
-                      "%s %s %s: other functions" % (command, option, name))
+                check(functions_of(found) == functions_of(whole), "%s %s %s: other functions" % (command, option, name))
 
 
 def case_a_full_disk(directory):
