@@ -21,6 +21,7 @@
 #include "analyzers/thread_waits.h"
 #include "analyzers/training_threads.h"
 #include "known/counter_names.h"
+#include "known/places.h"
 #include "known/process_titles.h"
 #include "model/process_key.h"
 
@@ -54,16 +55,29 @@ std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std:
   return states;
 }
 
-// In a server's event loop. A plain accept() may as well wait for one certain connection.
-bool waits_for_requests(const ThreadSnapshot& thread) {
-  return thread.syscall && thread.syscall->listens && !thread.syscall->name.starts_with("accept");
+// In a server's event loop. A plain accept() may as well wait for one certain connection. A core does not tell sockets:
+// there it is the loop of a known server, right above its selector.
+bool waits_for_requests(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
+  if (rank.source != Source::kCore)
+    return thread.syscall && thread.syscall->listens && !thread.syscall->name.starts_with("accept");
+  bool selects = false;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kPython) continue;
+    const std::string function = frame.function.value_or(""), file = frame.file.value_or("");
+    // asyncio's loop, which is such a place too, may wait for an answer as well.
+    if (selects) return function == "serve_forever" && known::is_place(known::Place::kServerLoop, function, file);
+    selects = function == "select" && known::is_place(known::Place::kWait, function, file);
+    if (!selects) return false;
+  }
+  return false;
 }
 
 // A thread that runs Python code is such a server: libraries have listeners of their own, which bring no requests.
 bool has_server(const JobSnapshot& job, std::size_t rank, std::size_t apart_from) {
   const std::vector<ThreadSnapshot>& threads = job.ranks[rank].threads;
   for (std::size_t t = 0; t < threads.size(); ++t)
-    if (t != apart_from && waits_for_requests(threads[t]) &&
+    if (t != apart_from && waits_for_requests(job, job.ranks[rank], threads[t]) &&
         std::any_of(threads[t].frames.begin(), threads[t].frames.end(),
                     [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; }))
       return true;
@@ -81,7 +95,7 @@ bool waits_for_front_end(const JobSnapshot& job, const RankState& state) {
     const auto& ends = thread.syscall->others;
     if (std::none_of(ends.begin(), ends.end(), [&](const OtherEnd& end) { return end.pid == child.pid; })) continue;
     const ThreadSnapshot* main = main_thread(child);
-    if (main == nullptr || !waits_for_requests(*main)) return false;
+    if (main == nullptr || !waits_for_requests(job, child, *main)) return false;
     any = true;
   }
   return any;
@@ -214,8 +228,8 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_lone_waits(job, roles, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
-    state.serves =
-        waits_for_requests(job.ranks[state.rank].threads[state.doing.thread]) || waits_for_front_end(job, state);
+    state.serves = waits_for_requests(job, job.ranks[state.rank], job.ranks[state.rank].threads[state.doing.thread]) ||
+                   waits_for_front_end(job, state);
     state.has_server = has_server(job, state.rank, state.doing.thread);
     find_progress(job, roles, state);
     refine_by_native_wait(job, state);

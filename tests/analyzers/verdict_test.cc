@@ -567,6 +567,20 @@ TEST_CASE("a server that waits for requests holds up nobody") {
     literal.job.ranks[0].threads[0].syscall->name = "accept4";
     CHECK(verdict_of(literal).suspects.at(0).rank == 0);
   }
+  SECTION("in a core, where sockets are not known, it is the loop of a known server") {
+    const auto in_core = [&](const std::string& file) {
+      LiteralJob cores;
+      cores.rank(
+          0, 4,
+          Stack{libc("poll"), py("select", "/usr/lib/python3.11/selectors.py", 415), py("serve_forever", file, 233)} +
+              in_main(20));
+      for (int r = 1; r < 4; ++r) cores.rank(r, 4, waits_in_all_reduce());
+      for (RankSnapshot& rank : cores.job.ranks) rank.source = Source::kCore;
+      return verdict_of(cores).status;
+    };
+    CHECK(in_core("/usr/lib/python3.11/socketserver.py") == VerdictStatus::kHealthy);
+    CHECK(in_core("/home/u/serve.py") == VerdictStatus::kCulprit);
+  }
   SECTION("the server is a child, for which the rank waits") {
     SyscallInfo reads = call("read", 8, "pipe:[5]");
     reads.others = {{.pid = 104}};
