@@ -2,6 +2,8 @@
 
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "capture/capture_job.h"
@@ -40,7 +42,9 @@ void add_archive(const std::string& path, const Options& options, std::ostream& 
 SortedFiles sort_files(const std::vector<std::string>& paths, const Options& options, std::ostream& err) {
   const bool cores_by_default = options.command != Options::Command::kReport;
   SortedFiles files;
+  std::set<std::string> taken;  // two patterns may name a file twice
   for (const std::string& path : paths) {
+    if (!taken.insert(path).second) continue;
     switch (kind_of_file(path, options.capture.timeout)) {
       case FileKind::kArchive: add_archive(path, options, err, files); break;
       case FileKind::kJson: files.saved.push_back(path); break;

@@ -203,6 +203,8 @@ def case_several_cores(directory):
     check([rank["rank"] for rank in report["ranks"]] == [0, 1, 2], "the ranks: %r" % [rank["rank"] for rank in report["ranks"]])
     main_clusters = [cluster["ranks"] for cluster in report["clusters"] if cluster["role"] == "main"]
     check(main_clusters == [[0, 1, 2]], "main threads cluster as %r" % main_clusters)
+    twice = json_report("core", *cores, cores[1])["ranks"]
+    check(len(twice) == 3, "a core that is named twice: %r" % [rank["rank"] for rank in twice])
 
 
 def few_descriptors():
