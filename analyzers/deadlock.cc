@@ -1,6 +1,7 @@
 #include "analyzers/deadlock.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -272,18 +273,29 @@ class Explanation {
     return found;
   }
 
+  // In the function that calls the collective there is a `for` loop around it, or a loop further out is in another
+  // round than that of another rank: ranks may be roots in turn, and this one at another turn.
+  bool may_take_turns(std::size_t i, std::size_t other) const {
+    const auto& path = states_[i].path;
+    return path.empty() || path.back().loops != 0 || in_different_rounds(job_, states_[i], states_[other]);
+  }
+
   // Some wait at one line with different roots, and counters show that it is one step: they are not in one call,
   // whatever the others do, who may have gone on, as those do that are no root of a gather. Of as many ranks with one
-  // root as with another, only those that have gone on know which is right: then none is accused.
+  // root as with another, only those that have gone on know which is right: then none is accused. Where no counters
+  // show it, most of them are right if they cannot take turns.
   std::optional<Deadlock> several_roots_in_one_step() const {
     for (const Side& side : sides_) {
       const std::map<int, Side> roots = by_root(side);
-      if (roots.size() < 2 || !std::all_of(side.begin(), side.end(), [&](std::size_t i) {
-            return in_one_round(job_, states_[i], states_[side.front()]);
-          }))
-        continue;
+      if (roots.size() < 2) continue;
       bool equal = false;
       const Side accused = with_another_root(roots, side.size(), equal);
+      const bool one_step = std::all_of(side.begin(), side.end(), [&](std::size_t i) {
+        return in_one_round(job_, states_[i], states_[side.front()]);
+      });
+      if (!one_step && (equal || std::any_of(side.begin(), side.end(),
+                                             [&](std::size_t i) { return may_take_turns(i, side.front()); })))
+        continue;
       std::string explanation = describe_side(job_, states_, side) + ", with different roots in one step";
       if (equal && side.size() < states_[side.front()].group->ranks.size())
         return Deadlock{{}, explanation + "; which of them is right does not show where they stand", false, ""};
@@ -396,14 +408,23 @@ class Explanation {
   }
 
   // A connection takes both ends. Ranks that set one up for a message, while nobody else does, have a peer that does
-  // not come: it would be among those that connect.
+  // not come: it would be among those that connect. Half of the ranks may connect with each other, as far as is known,
+  // unless there is one alone, and the messages of all others run on their GPUs.
   std::vector<std::size_t> nobody_connects_with() const {
     std::vector<std::size_t> connecting;
     for (const PendingOperation& operation : operations_)
       std::copy_if(operation.members.begin(), operation.members.end(), std::back_inserter(connecting),
                    [&](std::size_t i) { return states_[i].doing.connects || has_not_launched_its_message(i); });
-    if (connecting.size() * 2 >= ranks_) connecting.clear();
+    const auto runs_a_message = [&](std::size_t i) { return is_p2p(i) && states_[i].named_by_gpu; };
+    const bool one_alone = connecting.size() == 1 && all_others(connecting.front(), runs_a_message);
+    if (connecting.size() * 2 >= ranks_ && !one_alone) connecting.clear();
     return connecting;
+  }
+  bool all_others(std::size_t one, const std::function<bool(std::size_t)>& is_so) const {
+    return std::all_of(operations_.begin(), operations_.end(), [&](const PendingOperation& operation) {
+      return std::all_of(operation.members.begin(), operation.members.end(),
+                         [&](std::size_t i) { return i == one || is_so(i); });
+    });
   }
 
   // It is in a send or receive, and its GPU was asked and runs nothing, while the kernels of all others that send or
@@ -522,6 +543,8 @@ class Explanation {
       into.insert(into.end(), c.members.begin(), c.members.end());
     }
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
+    if (const auto alone = nobody_connects_with(); !alone.empty())
+      return accuse(alone, Reason::kUnmatchedP2p, kNobodyConnects);
     if (const auto apart = those_that_name_another_message(in_circle); !apart.empty())
       return accuse(apart, Reason::kUnmatchedP2p, kPartnersKnown);
     if (const auto turned = those_that_turn_to_another_side(in_circle); !turned.empty())
@@ -530,8 +553,6 @@ class Explanation {
       return accuse(behind, Reason::kUnmatchedP2p, kPartnersKnown);
     if (!in_circle.empty()) return accuse(in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
     if (p2p == 0) return std::nullopt;
-    if (const auto alone = nobody_connects_with(); !alone.empty())
-      return accuse(alone, Reason::kUnmatchedP2p, kNobodyConnects);
     if (auto found = majority_at_one_place()) return found;
     if (auto found = within_stages()) return found;  // a stage that receives from another is normal in a pipeline
     // The peers are not known, but if all ranks receive, none sends.

@@ -89,6 +89,7 @@ class Judge {
   // The ranks that are waited for wait for requests from outside of the job, by design. std::nullopt if there is none,
   // or if some rank that is waited for does something else.
   std::optional<Verdict> of_idle_servers() const;
+  bool hands_on_requests(const RankState& s) const;
   // The job has no work: nobody does anything, and some wait for the next request or task.
   std::optional<Verdict> of_no_work() const;
   // Of ranks at different places, outside of all waits that are known, one may wait for another: in a live process the

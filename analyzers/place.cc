@@ -74,10 +74,11 @@ bool writes_output(const ThreadSnapshot& thread) {
 }
 
 bool polls_asleep(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  constexpr double kRunsPerSecond = 10;
+  constexpr double kRunsPerSecond = 1;
+  constexpr std::int64_t kFewest = 3;
   const std::string call = blocking_call(job, thread);
   return is_one_of(call, kSleepCalls) && thread.motion && thread.motion->places == 1 &&
-         thread.motion->in_one_function &&
+         thread.motion->in_one_function && thread.motion->runs >= kFewest &&
          static_cast<double>(thread.motion->runs) * 1000 >= kRunsPerSecond * thread.motion->span_ms;
 }
 

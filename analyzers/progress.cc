@@ -17,9 +17,13 @@ namespace {
 // time: if both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is
 // polled. (In JAX the thread that waits is one of XLA's. Its main thread looks for signals every 200 ms, and its gloo
 // looks for messages every 10 ms.)
+//
+// A thread that carries out collectives for the one that waits is at another place when one of them has ended. Steps
+// may take longer than the time between two samples, so that once is enough: in a hang the thread that waits, which is
+// woken by the end of its collective alone, does not run.
 bool gloo_moves(const JobSnapshot& job, const RankSnapshot& rank, const std::vector<known::Role>& roles,
                 const ThreadSnapshot& waiting) {
-  if (!waiting.motion || waiting.motion->runs < waiting.motion->samples || is_busy(waiting)) return false;
+  if (!waiting.motion || waiting.motion->runs == 0 || is_busy(waiting)) return false;
   const bool waits_for_gloo = std::any_of(waiting.frames.begin(), waiting.frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
     return frame.kind == FrameKind::kNative && frame.function &&
@@ -28,7 +32,11 @@ bool gloo_moves(const JobSnapshot& job, const RankSnapshot& rank, const std::vec
   if (!waits_for_gloo) return false;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const auto& motion = rank.threads[t].motion;
-    if (roles[t] == known::Role::kGlooLoop && motion && motion->runs >= motion->samples) return true;
+    if (!motion) continue;
+    if (roles[t] == known::Role::kGlooWorker && motion->left_wait) return true;
+    if (roles[t] == known::Role::kGlooLoop && motion->runs >= motion->samples &&
+        waiting.motion->runs >= waiting.motion->samples)
+      return true;
   }
   return false;
 }

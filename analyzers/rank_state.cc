@@ -59,6 +59,17 @@ bool waits_for_requests(const ThreadSnapshot& thread) {
   return thread.syscall && thread.syscall->listens && !thread.syscall->name.starts_with("accept");
 }
 
+// A thread that runs Python code is such a server: libraries have listeners of their own, which bring no requests.
+bool has_server(const JobSnapshot& job, std::size_t rank, std::size_t apart_from) {
+  const std::vector<ThreadSnapshot>& threads = job.ranks[rank].threads;
+  for (std::size_t t = 0; t < threads.size(); ++t)
+    if (t != apart_from && waits_for_requests(threads[t]) &&
+        std::any_of(threads[t].frames.begin(), threads[t].frames.end(),
+                    [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; }))
+      return true;
+  return false;
+}
+
 // It reads what a child sends that is itself a server's front end between two requests.
 bool waits_for_front_end(const JobSnapshot& job, const RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
@@ -205,6 +216,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
     if (!state.readable) continue;
     state.serves =
         waits_for_requests(job.ranks[state.rank].threads[state.doing.thread]) || waits_for_front_end(job, state);
+    state.has_server = has_server(job, state.rank, state.doing.thread);
     find_progress(job, roles, state);
     refine_by_native_wait(job, state);
     find_partners(job, state);

@@ -69,6 +69,7 @@ struct RankState {
   bool travels = false;    // Motion::travelled, of it or that worker
   // It waits for requests from outside of the job: in the event loop of a server, or for its child that is in one.
   bool serves = false;
+  bool has_server = false;  // a thread of its own, other than doing.thread, is in the event loop of a server
   // doing.thread runs a call that another rank has made to it, and waits for.
   bool answers_call = false;
   bool in_one_function = false;  // Motion::in_one_function, of the thread that decides

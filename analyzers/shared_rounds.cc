@@ -59,6 +59,14 @@ bool in_one_round(const JobSnapshot& job, const RankState& a, const RankState& b
          std::none_of(rounds.begin(), rounds.end(), [](const auto& one) { return std::get<2>(one.first).empty(); });
 }
 
+bool in_different_rounds(const JobSnapshot& job, const RankState& a, const RankState& b) {
+  const auto rounds = rounds_of(job, a), others = rounds_of(job, b);
+  return std::any_of(rounds.begin(), rounds.end(), [&](const auto& one) {
+    const auto other = others.find(one.first);
+    return other != others.end() && other->second != one.second;
+  });
+}
+
 std::vector<std::int64_t> shared_rounds(const JobSnapshot& job, const std::vector<RankState>& states) {
   constexpr std::size_t kFewest = 3, kRounds = 2;
   std::map<Variable, std::vector<std::pair<std::size_t, std::int64_t>>> values;  // by state

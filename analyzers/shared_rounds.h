@@ -21,4 +21,7 @@ std::vector<std::int64_t> shared_rounds(const JobSnapshot& job, const std::vecto
 // variable that counts or may count, and all of these have equal values.
 bool in_one_round(const JobSnapshot& job, const RankState& a, const RankState& b);
 
+// Whether some variable that counts, or may count, has different values in a loop of both.
+bool in_different_rounds(const JobSnapshot& job, const RankState& a, const RankState& b);
+
 }  // namespace rankstacks::analyzers

@@ -11,6 +11,7 @@
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_waits.h"
+#include "analyzers/local_waits.h"
 #include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
@@ -161,7 +162,9 @@ bool Judge::dumps_lack(FrameKind kind) const {
 std::optional<Verdict> Judge::of_idle_servers() const {
   if (auto idle = of_no_work()) return idle;
   const std::vector<std::size_t>& servers = tally_.waiting.empty() ? tally_.elsewhere : tally_.needed;
-  if (servers.empty() || !std::all_of(servers.begin(), servers.end(), [&](std::size_t i) { return states_[i].serves; }))
+  if (servers.empty() || !std::all_of(servers.begin(), servers.end(), [&](std::size_t i) {
+        return states_[i].serves || hands_on_requests(states_[i]);
+      }))
     return std::nullopt;
   const RankState& first = states_[servers.front()];
   std::string text =
@@ -171,6 +174,20 @@ std::optional<Verdict> Judge::of_idle_servers() const {
     text += fmt::format(", and {} for the work that {} out", describe_waiting(job_, states_),
                         servers.size() == 1 ? "it hands" : "they hand");
   return make(VerdictStatus::kHealthy, std::move(text));
+}
+
+// It takes from a queue what its thread that serves puts there, and all that wait expect it from this rank: they are in
+// a broadcast, a scatter or a receive from it. (Ranks that train may have a server as well, of their metrics for
+// instance; but these meet in collectives among all.)
+bool Judge::hands_on_requests(const RankState& s) const {
+  const auto& number = job_.ranks[s.rank].rank;
+  const auto wait = local_wait_of(job_, s, Reason::kPythonLock);
+  if (!s.has_server || !number || !wait || wait->kind != LocalWaitKind::kQueue || reason_for(s) != Reason::kPythonLock)
+    return false;
+  return !tally_.waiting.empty() && std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
+    const RankState& w = states_[i];
+    return w.root == number || (w.peer == number && w.doing.operation.receives && !w.doing.operation.sends);
+  });
 }
 
 // No process has a request or a task: some wait for the next one, and the others, if any, for what those will hand on.

@@ -94,9 +94,13 @@ bool stays_below(const fs::path& path) {
 
 }  // namespace
 
-// The debug directories, first each of them under the sysroot.
+// The debug directories, first each of them under the sysroot, and before them what the user named.
 std::vector<std::string> DebugFiles::roots() const {
   std::vector<std::string> all;
+  for (const std::string& directory : options_.search) {
+    all.push_back(directory);
+    all.push_back(directory + "/usr/lib/debug");
+  }
   for (const std::string& directory : options_.debug_directories) {
     if (!options_.sysroot.empty()) all.push_back(options_.sysroot + "/" + directory);
   }
@@ -154,9 +158,20 @@ std::optional<std::uint32_t> DebugFiles::crc_of(const elf::Image& file) {
   return static_cast<std::uint32_t>(crc);
 }
 
+std::shared_ptr<const elf::Image> DebugFiles::by_debuginfod(const BuildId& id, const std::string& wanted_by) {
+  const auto path =
+      options_.debuginfod ? options_.debuginfod->find(elf::Debuginfod::Kind::kDebugInfo, id) : std::nullopt;
+  auto found = path ? open_if_there(*path) : nullptr;
+  return found && accept_id(*found, id, wanted_by, "debug file") ? found : nullptr;
+}
+
 std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& image) {
   if (auto found = by_build_id(image.build_id(), image.name())) return found;
+  if (auto found = by_link(image)) return found;
+  return by_debuginfod(image.build_id(), image.name());
+}
 
+std::shared_ptr<const elf::Image> DebugFiles::by_link(const elf::Image& image) {
   // .gnu_debuglink: a file name, zeros up to a multiple of 4, the CRC of that file.
   const auto link = section_bytes(image, ".gnu_debuglink");
   const std::string name(c_string(link));
@@ -177,6 +192,13 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
   }
   for (const std::string& root : roots()) {
     for (const std::string& directory : directories_of(image)) candidates.push_back(root + directory + "/" + name);
+  }
+  for (const std::string& root : options_.search) {
+    for (const std::string& directory : directories_of(image))
+      for (std::size_t at = directory.find('/', 1); at != std::string::npos; at = directory.find('/', at + 1))
+        candidates.push_back(root + directory.substr(at) + "/" + name);
+    candidates.push_back(root + "/" + name);
+    candidates.push_back(root + "/.debug/" + name);
   }
   for (const std::string& candidate : candidates) {
     std::error_code ignored;
@@ -236,6 +258,8 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
                                     candidate, image.name()));
     return nullptr;
   }
+  if (auto found = by_debuginfod(id, image.name()); found && found->section(".gnu_debugaltlink") == nullptr)
+    return found;
   problems_.push_back(
       fmt::format("{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name,
                   elf::to_string(id),

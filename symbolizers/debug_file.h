@@ -23,7 +23,8 @@ class DebugFiles {
              const Deadline& until = Deadline::never())
       : options_(options), problems_(problems), until_(until) {}
 
-  // By build-id under the debug directories, then by .gnu_debuglink; nullptr if there is none, or it was refused.
+  // By build-id under the debug directories, then by .gnu_debuglink, then by debuginfod; nullptr if there is none, or
+  // it was refused.
   std::shared_ptr<const elf::Image> separate_file(const elf::Image& image);
 
   // The file of .gnu_debugaltlink in `image` (which may itself be a separate file): by build-id, then by the path
@@ -36,6 +37,8 @@ class DebugFiles {
  private:
   friend class SplitFiles;
   std::vector<std::string> roots() const;
+  std::shared_ptr<const elf::Image> by_link(const elf::Image& image);
+  std::shared_ptr<const elf::Image> by_debuginfod(const BuildId& id, const std::string& wanted_by);
   std::shared_ptr<const elf::Image> by_build_id(const BuildId& id, const std::string& wanted_by);
   std::optional<std::uint32_t> crc_of(const elf::Image& file);
   std::shared_ptr<const elf::Image> open_if_there(const std::string& path);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "elf/debuginfod.h"
 #include "elf/image.h"
 
 namespace rankstacks::symbolizers {
@@ -25,6 +26,10 @@ struct SymbolizerOptions {
   bool inlines = true;                                              // inlined frames too (implies lines)
   std::vector<std::string> debug_directories = {"/usr/lib/debug"};  // searched by build-id and .gnu_debuglink
   std::string sysroot;                                              // also tried as a prefix of the above
+  // Directories of the user's with whatever there is: also searched as debug directories, as roots of other machines
+  // with a /usr/lib/debug, and for debug files by name.
+  std::vector<std::string> search = {};
+  std::shared_ptr<elf::Debuginfod> debuginfod = nullptr;  // asked last; nullptr: not at all
 };
 
 struct SymbolizedImage {

@@ -22,7 +22,7 @@ class GpuCase:
     field_native: bool = False
     needs: tuple = ("torch",)
     own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
-    alone: bool = False                   # no other job beside it: what shows its state is the power that its GPUs draw
+    alone: bool = False                   # no other job beside it: its kernels fill a GPU, or what shows its state is the power that its GPUs draw
     environment: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -266,6 +266,33 @@ def sixth_well(case, **options):
 def sixth_core(case):
     """As from_watchdog()."""
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("sixth-", "sixth-cores-"))
+
+
+def seventh(case, *reasons, odd=1, program="seventh.py", **options):
+    return GpuCase("seventh-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def seventh_framework(case, *reasons, **options):
+    return seventh(case, *reasons, program="seventh_frameworks.py", **options)
+
+
+def seventh_group(case, *reasons, **options):
+    return seventh(case, *reasons, program="seventh_groups.py", **options)
+
+
+def seventh_at_odds(case, program, **options):
+    """Two ranks that wait in two groups, neither of which is more right."""
+    reasons = ("collective-mismatch", "process-group-order")
+    return GpuCase("seventh-" + case, program, (case,), culprit(r0=reasons, r1=reasons), **options)
+
+
+def seventh_well(case, **options):
+    return GpuCase("seventh-well-" + case, "seventh_well.py", (case,), Truth("healthy"), **options)
+
+
+def seventh_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("seventh-", "seventh-cores-"))
 
 
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
@@ -580,7 +607,7 @@ HELD_OUT = [
     sixth("engine-loop", "python-lock"),
     sixth("nested-pool", "python-lock"),
     sixth("forked-pool", "subprocess"),
-    sixth("split-k", "gpu-wait", needs=("torch", "triton")),
+    sixth("split-k", "gpu-wait", needs=("torch", "triton"), alone=True),
     # It waits in the handler of a signal.
     sixth("reaper", "subprocess"),
     # It writes in the handler of an exception.
@@ -618,8 +645,63 @@ HELD_OUT = [
     sixth_well("captures"),
     sixth_well("slow-run-service", ranks=3),
     sixth_well("swapped-state"),
+
+    # The seventh batch: two ranks each. The command has ended, and a child of it keeps the pipe that the rank reads.
+    seventh("daemon-pipe", "subprocess", "file-io"),
+    # It reads its standard input, for what a person would type.
+    seventh("token-prompt", "debugger", "file-io"),
+    # Its loader's worker waits for a process of the rank, which waits for a server.
+    seventh("manager-cache", "data-loading", "network-io", "subprocess"),
+    seventh("status-page", "network-io"),
+    # The main thread joins threads that wait in a barrier for one that has ended.
+    seventh("thread-barrier", "python-lock", "worker-dead"),
+    # The process that has the lock is dead.
+    seventh("killed-owner", "worker-dead", "python-lock"),
+    # The main thread of the other rank waits for a thread of its own, which waits for the GPU.
+    seventh("logged-loss", "file-io"),
+    # It waits for a server in the handler of an exception.
+    seventh("alert", "network-io", "exception"),
+    # It sleeps in the hook for exceptions that nobody has caught.
+    seventh("kept-alive", "exception", "user-code", launch="torchrun"),
+    seventh("stack-dump", "file-io"),
+    seventh("consumer-first", "gpu-wait", needs=("torch", "triton"), alone=True),
+    # The main thread waits for the lock of a stream of the C library, which a thread has that reads a file.
+    seventh("stream-lock", "file-io", "native-lock"),
+
+    # The compiler asks a server.
+    seventh_framework("compile-cache", "compiling", "network-io"),
+    seventh_at_odds("gradient-sync", "seventh_frameworks.py", own_gpus=True),
+    seventh_at_odds("saved-by-rank0", "seventh_frameworks.py"),
+    # It opens a file with weights.
+    seventh_framework("load-and-broadcast", "checkpoint-io", "file-io", odd=0),
+    seventh_framework("optimizer-in-backward", "file-io"),
+    seventh_at_odds("unused-parameters", "seventh_frameworks.py"),
+    seventh_at_odds("dropped-layer", "seventh_frameworks.py"),
+
+    # Both ranks are at the same place, and each waits for the other one.
+    GpuCase("seventh-store-handshake", "seventh_groups.py", ("store-handshake",), Truth("symmetric")),
+    seventh_at_odds("unsorted-names", "seventh_groups.py"),
+    # It receives once more than its peer sends, which is in an all-reduce.
+    seventh_group("reward-messages", "unmatched-p2p", "collective-mismatch", odd=0),
+    # It waits in select() for a pipe; the other rank is in a send over gloo.
+    seventh_group("operator-commands", "file-io", "user-code"),
+    # As reward-messages, on the GPU.
+    seventh_group("boundary", "unmatched-p2p", "collective-mismatch", odd=0, own_gpus=True),
+    # Both ranks move: one computes without an end, the other one looks at a number in the store.
+    seventh_group("counted-ranks", "user-code"),
+    seventh_at_odds("patience", "seventh_groups.py"),
+
+    seventh_well("large-heap"),
+    seventh_well("code-reward"),
+    seventh_well("locked-cache"),
+    seventh_well("retried-batches"),
+    seventh_well("idle-front-end"),
+    seventh_well("all-communication", own_gpus=True),
+    seventh_well("evaluation-thread"),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
 HELD_OUT += [sixth_core(case) for case in HELD_OUT if case.name in ("sixth-nested-pool", "sixth-stateful-loader", "sixth-batch-norm")]
+HELD_OUT += [seventh_core(case) for case in HELD_OUT
+             if case.name in ("seventh-thread-barrier", "seventh-stream-lock", "seventh-gradient-sync")]
 CASES += HELD_OUT

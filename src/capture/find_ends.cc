@@ -167,7 +167,7 @@ class Seeker {
       case What::kEvents: seek_watched(thread, sought); break;
       case What::kInput:
         seek_end(thread.pid, awaited.fd, true, sought);
-        sought.listens = is_main(thread) && is_listening(thread.pid, {awaited.fd});
+        sought.listens = is_listening(thread.pid, {awaited.fd});
         break;
       case What::kOutput: seek_end(thread.pid, awaited.fd, false, sought); break;
       case What::kDatabase: seek_database(thread.pid, sought); break;
@@ -176,18 +176,14 @@ class Seeker {
   }
 
  private:
-  static bool is_main(const BlockedThread& thread) { return thread.tid == thread.pid; }
-
   // Other ends only for an epoll descriptor that watches a single descriptor.
   void seek_watched(const BlockedThread& thread, Sought& sought) {
     const Pid pid = thread.pid;
     const auto info = target::descriptor_info(pid, thread.awaited.fd);
     if (!info) return;
-    if (is_main(thread)) {
-      std::vector<int> watched;
-      for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
-      sought.listens = is_listening(pid, watched);
-    }
+    std::vector<int> watched;
+    for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
+    sought.listens = is_listening(pid, watched);
     if (info->watched.size() != 1) return;
     const target::DescriptorInfo::Watched& only = info->watched.front();
     const auto file = target::descriptor_info(pid, only.fd);

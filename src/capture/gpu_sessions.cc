@@ -144,16 +144,14 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
 }
 
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request) {
-  // A session takes 0.1 to 1.5 s. One that takes longer ends itself in an orderly way, by limits of its own
-  // (session.cc, session_requests.cc). Killing a session sometimes harms the process (docs/gpu.md), so the limit here
-  // is longer than these.
-  constexpr std::chrono::seconds kLeast{45}, kLeastWithCore{180};
-  constexpr int kCoreFactor = 5;  // a core of 1 GiB takes a minute
+  constexpr std::chrono::seconds kLeastWithCore{180};
+  constexpr int kCoreFactor = 5;    // a core of 1 GiB takes a minute
+  constexpr int kPausedFactor = 3;  // --gpu-limit, for those that are about to answer
   constexpr std::chrono::hours kMax{1};
-  const auto limit =
-      request.core ? std::clamp<Unattended::Duration>(
-                         kCoreFactor * std::min<Unattended::Duration>(request.timeout, kMax), kLeastWithCore, kMax)
-                   : std::clamp<Unattended::Duration>(request.timeout, kLeast, kMax);
+  const auto with_core = std::clamp<Unattended::Duration>(
+      kCoreFactor * std::min<Unattended::Duration>(request.timeout, kMax), kLeastWithCore, kMax);
+  const gpu::SessionLimits limits = request.core ? gpu::SessionLimits{with_core, with_core}
+                                                 : gpu::SessionLimits{request.limit, kPausedFactor * request.limit};
   std::vector<gpu::SessionTarget> targets;
   for (const std::size_t i : plan.ranks) {
     gpu::SessionTarget& target = targets.emplace_back();
@@ -161,7 +159,7 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
     if (request.core) target.core_path = core_path(*request.core, job, job.ranks[i]);
     target.core_limit = request.core_limit;
   }
-  auto outcomes = gpu::hold_sessions(targets, request.machine, limit);
+  auto outcomes = gpu::hold_sessions(targets, request.machine, limits);
   for (std::size_t t = 0; t < outcomes.size(); ++t) {
     RankSnapshot& rank = job.ranks[plan.ranks[t]];
     gpu::SessionOutcome& outcome = outcomes[t];

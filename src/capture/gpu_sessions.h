@@ -19,8 +19,10 @@ struct GpuRequest {
   // --gpu-core: write a lightweight GPU core of each rank, at this path followed by its rank: FILE.rank3.
   std::optional<std::string> core;
   std::uint64_t core_limit = std::uint64_t{1} << 30;  // --gpu-core-limit, bytes for one core
-  // --timeout: for all sessions, which run at the same time, at least 45 s; five times as long with a core.
-  std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);
+  // --gpu-limit: for all sessions, which run at the same time, until the GPUs are being paused; three times as long in
+  // all. With a core: --timeout, five times over, but 180 s.
+  std::chrono::seconds limit{5};
+  std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);  // --timeout
 };
 
 struct GpuPlan {

@@ -97,6 +97,8 @@ void SymbolBatch::resolve(const symbolizers::SymbolizerOptions& options, bool li
     add_noted(file);
     problems_.insert(problems_.end(), file.symbols.problems.begin(), file.symbols.problems.end());
   }
+  if (const std::string given_up = options.debuginfod ? options.debuginfod->given_up() : ""; !given_up.empty())
+    problems_.push_back(given_up + ": --debuginfod-time gives them more");
 }
 
 bool SymbolBatch::gave_up(const target::Module& module) const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/types.h"
+#include "cli/kept_cores.h"
 
 namespace CLI {
 class App;
@@ -25,6 +26,7 @@ struct CoreHandlerOptions {
   bool plain = false;  // not packed
   std::chrono::steady_clock::duration within = std::chrono::seconds(60);
   std::uint64_t max_bytes = 0;  // of the full core; 0: any
+  KeepLimits keep;
 };
 
 class CoreHandlerCommand {
@@ -36,7 +38,7 @@ class CoreHandlerCommand {
 
  private:
   CoreHandlerOptions options_;
-  std::string max_bytes_;
+  std::string max_bytes_, keep_bytes_, keep_free_;
   double within_ = 60;
 };
 

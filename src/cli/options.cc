@@ -249,6 +249,7 @@ class CommandLine {
         ->add_option("--ranks", file_rank_words_,
                      "the ranks of other tools' files whose names do not state them: FILE=RANK,...")
         ->delimiter(',');
+    add_files(report_);
     add_common(report_);
     add_limit(report_);
     report_->footer("\nExample: rankstacks report hang.json --threads all");
@@ -279,6 +280,12 @@ class CommandLine {
     doctor_->add_option("CORE", options_.paths,
                         "core files: whether they are whole, and the files they are of are on this machine");
     add_files(doctor_);
+    doctor_
+        ->add_option("--host-root", options_.host_root,
+                     "in a container: where the machine's root directory is mounted, for who gets cores there, and "
+                     "systemd's settings")
+        ->type_name("DIR")
+        ->check(is_there(true));
     add_writing(doctor_);
     add_for_node(doctor_);
     doctor_->footer(
@@ -368,10 +375,16 @@ class CommandLine {
   }
 
   CLI::Option* add_gpu(CLI::App* sub) {
-    return sub->add_flag(
-        "--gpu", options_.gpu.sessions,
-        "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about "
-        "a second; drivers before 590 keep some memory loaded for it");
+    CLI::Option* gpu =
+        sub->add_flag("--gpu", options_.gpu.sessions,
+                      "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about "
+                      "a second; drivers before 590 keep some memory loaded for it");
+    sub->add_option("--gpu-limit", gpu_limit_,
+                    "how long GPU sessions are waited for until the GPUs are being paused; three times as long in all")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+    return gpu;
   }
 
   void add_dump() {
@@ -437,12 +450,21 @@ class CommandLine {
                     "directory that holds the other machine's files under their paths")
         ->type_name("DIR")
         ->check(is_there(true));
-    sub->add_option("--search", options_.core.search,
-                    "directory with executables, libraries or .build-id files; may be repeated")
+    sub->add_option(
+           "--search", options_.core.search,
+           "directory with executables, libraries or debug files: also a conda environment, one of wheels, another "
+           "machine's root; may be repeated")
         ->type_name("DIR")
         ->expected(1)
         ->take_all()
         ->check(is_there(true));
+    sub->add_flag("--debuginfod", debuginfod_,
+                  "files that are not here are fetched by build-id from the servers in DEBUGINFOD_URLS, by "
+                  "debuginfod-find, which keeps them in its cache");
+    sub->add_option("--debuginfod-time", debuginfod_time_, "how long that may take for all files together")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(0.1, 3600.0))
+        ->capture_default_str();
   }
 
   void add_rules_option(CLI::App* sub) {
@@ -620,6 +642,15 @@ class CommandLine {
                                                      ": exists already; remove it first, or name another file");
   }
 
+  void take_debuginfod() {
+    // A rank, and a file, have --timeout each: something has to remain of that.
+    const auto time =
+        std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(debuginfod_time_));
+    auto client = elf::Debuginfod::open(std::min(time, options_.capture.timeout / 2));
+    if (!client) throw CLI::ValidationError("--debuginfod", client.error().message() + "; " + client.error().hint);
+    options_.core.debuginfod = options_.capture.symbols.debuginfod = std::move(*client);
+  }
+
   // Converts the words and numbers that the user gave to the values of the options.
   void complete_options() {
     options_.command = doctor_->parsed()         ? Options::Command::kDoctor
@@ -637,6 +668,7 @@ class CommandLine {
                          : stop_ == "never" ? target::StopPolicy::kNever
                                             : target::StopPolicy::kAuto;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
+    options_.gpu.limit = std::chrono::seconds(gpu_limit_);
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
     options_.format = format_ == "json"       ? Format::kJson
                       : format_ == "markdown" ? Format::kMarkdown
@@ -664,9 +696,8 @@ class CommandLine {
     options_.capture.memory =
         memory_.empty() ? default_memory_limit() : parse_size(memory_).value_or(default_memory_limit());
     options_.capture.symbols.sysroot = options_.core.sysroot;
-    // A directory that is given for libraries may hold their debug files as well, as .build-id trees.
-    options_.capture.symbols.debug_directories.insert(options_.capture.symbols.debug_directories.begin(),
-                                                      options_.core.search.begin(), options_.core.search.end());
+    options_.capture.symbols.search = options_.core.search;
+    if (debuginfod_) take_debuginfod();
   }
 
   std::vector<std::string> file_rank_words_;  // --ranks, "FILE=RANK"
@@ -683,7 +714,8 @@ class CommandLine {
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto", stop_ = "auto";
-  bool no_inlines_ = false, redact_ = false, no_redact_ = false;
+  double debuginfod_time_ = 30;
+  bool debuginfod_ = false, no_inlines_ = false, redact_ = false, no_redact_ = false;
   double interval_ = std::chrono::duration<double>(capture::LiveRequest().interval).count();
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();
@@ -694,7 +726,7 @@ class CommandLine {
   std::vector<std::string> pid_words_;
   SystemdOptions systemd_options_;
   std::string job_name_, gpu_core_, memory_, diff_old_, diff_new_;
-  int gpu_core_limit_ = 1024;
+  int gpu_core_limit_ = 1024, gpu_limit_ = 5;
 };
 
 }  // namespace

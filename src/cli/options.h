@@ -49,6 +49,7 @@ struct Options {
   bool samples_as_needed = false;
   capture::GpuRequest gpu;
   std::vector<std::string> paths;  // cores, snapshots, or dumps of other tools; of kDiff: the old one, the new one
+  std::string host_root;           // of kDoctor
   std::optional<capture::SystemdChoice> systemd;  // --systemd: also these cores
   FileRanks file_ranks;                           // --ranks
   target::CoreOptions core;

@@ -91,6 +91,7 @@ void remove_secrets(doctor::Examination& examination) {
     if (section.path) *section.path = redact::without_secrets(*section.path, redact::Text::kPath);
     for (doctor::Finding& finding : section.findings) {
       finding.found = redact::without_secrets(finding.found, redact::Text::kWords);
+      if (finding.core) finding.core->directory = redact::without_secrets(finding.core->directory, redact::Text::kPath);
       for (std::string& mend : finding.mends) mend = redact::without_secrets(mend, redact::Text::kPath);
     }
   }
@@ -132,7 +133,7 @@ std::string report_text(const Options& options, const redact::Redacted& shown, c
 }
 
 int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
-  doctor::Request request{.cores = options.paths, .core_options = options.core};
+  doctor::Request request{.cores = options.paths, .core_options = options.core, .root = options.host_root};
   if (options.live.job || !options.live.pids.empty()) {
     auto pids = doctor::pids_of(options.live);
     if (!pids) {

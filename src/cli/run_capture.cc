@@ -126,7 +126,7 @@ std::string plain_name(std::string_view text) {
   for (const char c : text.substr(0, 64))
     name +=
         (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ? c : '-';
-  return name.empty() || name[0] == '.' ? "x" + name : name;
+  return name.empty() || name[0] == '.' || name[0] == '-' ? "x" + name : name;
 }
 
 Captures make_captures(JobSnapshot job, std::optional<analyzers::Analysis> analysis, small_core::KeptJobs& kept,

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <grp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
@@ -14,7 +13,10 @@
 #include "base/whole_file.h"
 #include "capture/capture_job.h"
 #include "cli/core_stream.h"
+#include "cli/dying_rights.h"
 #include "cli/forked_work.h"
+#include "cli/handler_slots.h"
+#include "cli/kept_cores.h"
 #include "cli/messages.h"
 #include "cli/run_capture.h"
 #include "report/packed.h"
@@ -38,9 +40,11 @@ Error os_error(const std::string& subject, const char* what, std::string hint = 
 // A full core, as it comes: written under another name, in which pages of zeros are holes, until all of it is there.
 class FullCore {
  public:
-  FullCore(const FileDescriptor& directory, std::string name, std::uint64_t most)
+  FullCore(const FileDescriptor& directory, const KeptCores& kept, std::string base, std::uint64_t most)
       : directory_(directory),
-        name_(std::move(name)),
+        kept_(kept),
+        base_(std::move(base)),
+        name_(base_ + ".full-core"),
         temporary_(fmt::format(".{}.{}", name_, getpid())),
         most_(most) {}
   ~FullCore() {
@@ -83,12 +87,19 @@ class FullCore {
 
  private:
   static constexpr std::size_t kPage = 4096, kPiece = 1 << 20;
+  static constexpr std::uint64_t kBetweenChecks = 64 << 20;  // bytes, of the room that is left
 
   Result<void> append(std::string_view bytes) {
     if (most_ > 0 && size_ + bytes.size() > most_)
       return fail({.code = ErrorCode::kLimit,
                    .subject = name_,
                    .what = "the core is larger than --max-bytes allows: it is not kept"});
+    unchecked_ += bytes.size();
+    if (unchecked_ >= kBetweenChecks) {
+      unchecked_ = 0;
+      const auto room = kept_.make_room(base_, bytes.size(), KeptCores::Size::kFull);
+      if (!room && room.error().code == ErrorCode::kLimit) return room;
+    }
     for (std::size_t at = 0; at < bytes.size(); at += kPage) {
       const std::string_view page = bytes.substr(at, kPage);
       if (page.find_first_not_of('\0') != std::string_view::npos &&
@@ -101,8 +112,9 @@ class FullCore {
   }
 
   const FileDescriptor& directory_;
-  std::string name_, temporary_;
-  std::uint64_t most_, size_ = 0;
+  const KeptCores& kept_;
+  std::string base_, name_, temporary_;
+  std::uint64_t most_, size_ = 0, unchecked_ = kBetweenChecks;
   FileDescriptor file_;
 };
 
@@ -115,12 +127,6 @@ bool in_another_mount_namespace(Pid pid) {
 constexpr char kCore = 'c', kError = 'e';
 
 std::string error_answer(const Error& error) { return kError + error.message() + '\0' + error.hint; }
-
-// The core is not to be trusted, so what looks into it has the rights of its user alone.
-bool become(const FileOwner& owner) {
-  return setgroups(0, nullptr) == 0 && setresgid(owner.group, owner.group, owner.group) == 0 &&
-         setresuid(owner.user, owner.user, owner.user) == 0;
-}
 
 std::string small_core_of(const Options& options, const std::string& path, const std::string& shown) {
   const CoreHandlerOptions& handler = options.core_handler;
@@ -147,22 +153,27 @@ std::string small_core_of(const Options& options, const std::string& path, const
 }
 
 Result<std::string> make_small_core(const Options& options, const CoreHead& head, FileDescriptor memory,
-                                    const FileOwner& owner, bool as_root, const Deadline& deadline) {
+                                    const DyingRights& rights, const Deadline& deadline) {
   const Pid pid = options.core_handler.pid;
   const std::string shown = fmt::format("core of pid {}", pid);
   Options asked = options;
   asked.core.memory = std::make_shared<target::DyingMemory>(
       std::move(memory), FileDescriptor(fcntl(head.file.get(), F_DUPFD_CLOEXEC, 0)), head.size,
       std::min<std::uint64_t>(kMaxMemory, options.capture.memory / 2));
-  if (in_another_mount_namespace(pid))
-    asked.core.sysroot = asked.capture.symbols.sysroot = fmt::format("/proc/{}/root", pid);
+  // Opened with root's rights: what looks into the core may not follow /proc/PID/root.
+  FileDescriptor root;
+  if (in_another_mount_namespace(pid)) {
+    root = FileDescriptor(open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!root.is_open()) return fail(os_error(shown, "its root directory cannot be opened"));
+    asked.core.sysroot = asked.capture.symbols.sysroot = fmt::format("/proc/self/fd/{}", root.get());
+  }
   asked.capture.timeout = std::max<Deadline::Clock::duration>(deadline.left() / 2, std::chrono::milliseconds(100));
   const std::string path = fmt::format("/proc/self/fd/{}", head.file.get());
   constexpr std::size_t kMaxAnswer = 512u << 20;
   auto answer = do_forked(
       [&]() -> std::string {
-        if (as_root && owner.user != 0 && !become(owner))
-          return error_answer(os_error(shown, "its user's rights cannot be taken"));
+        // The core is not to be trusted.
+        if (!become(rights)) return error_answer(os_error(shown, "the rights to look into it cannot be taken"));
         return small_core_of(asked, path, shown);
       },
       {deadline}, kMaxAnswer);
@@ -200,17 +211,23 @@ int run_core_handler(const Options& options, std::ostream& err) {
   }
   const std::string process = fmt::format("/proc/{}", handler.pid);
   FileDescriptor memory(open((process + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!memory.is_open() || stat(process.c_str(), &status) != 0) {
+  if (!memory.is_open()) {
     tell(os_error(process, "cannot be read",
                   "it has to stay until its core is read: kernel.core_pattern starts this "
                   "command, with %P as the first word"),
          err);
     return 2;
   }
-  // Who is not dumpable has a /proc/PID of root's, and a core for root alone: fs.suid_dumpable, proc(5).
   const bool as_root = geteuid() == 0;
-  const FileOwner owner = status.st_uid == handler.user ? FileOwner{handler.user, handler.group} : FileOwner{0, 0};
+  const DyingRights rights = rights_of_dying(handler.pid, memory, handler.user, handler.group);
+  const FileOwner& owner = rights.owner;
+  const auto slot =
+      take_slot(directory, handler.directory,
+                Deadline::after(std::chrono::duration_cast<Deadline::Clock::duration>(handler.within) / 2));
+  if (!slot) {
+    tell(slot.error(), err);
+    return 2;
+  }
 
   const auto head = read_core_head(STDIN_FILENO, deadline);
   if (!head) {
@@ -218,21 +235,31 @@ int run_core_handler(const Options& options, std::ostream& err) {
     return 2;
   }
   const std::string base = fmt::format("{}-{}-{}", plain_name(handler.host), handler.pid, handler.time);
+  const KeptCores kept(directory, handler.directory, handler.keep);
+  const auto add = [&](const std::string& name) {
+    if (const auto added = kept.add(base, name); !added) tell(added.error(), err);
+  };
   bool small = false, full = false;
-  const auto core = make_small_core(options, *head, std::move(memory), owner, as_root, deadline);
+  const auto core = make_small_core(options, *head, std::move(memory), rights, deadline);
   if (!core) {
     tell(core.error(), err);
   } else {
     const std::string name = base + (handler.plain ? ".core" : ".core.zst");
-    const int why = write_whole_file(directory, name, *core, as_root ? std::optional(owner) : std::nullopt);
-    small = why == 0;
-    if (!small) tell({.subject = handler.directory + "/" + name, .what = "cannot be written", .os_errno = why}, err);
+    const auto room = kept.make_room(base, core->size(), KeptCores::Size::kSmall);
+    if (!room) tell(room.error(), err);
+    if (room || room.error().code != ErrorCode::kLimit) {
+      const int why = write_whole_file(directory, name, *core, as_root ? std::optional(owner) : std::nullopt);
+      small = why == 0;
+      if (!small) tell({.subject = handler.directory + "/" + name, .what = "cannot be written", .os_errno = why}, err);
+      else add(name);
+    }
   }
   if (handler.full) {
-    const auto written = FullCore(directory, base + ".full-core", handler.max_bytes)
-                             .write(*head, STDIN_FILENO, owner, as_root, deadline);
+    const auto written =
+        FullCore(directory, kept, base, handler.max_bytes).write(*head, STDIN_FILENO, owner, as_root, deadline);
     full = written.has_value();
     if (!full) tell(written.error(), err);
+    else add(base + ".full-core");
   }
   if (small && (full || !handler.full)) return 0;
   return small || full ? 1 : 2;

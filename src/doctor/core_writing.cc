@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "doctor/core_size.h"
 #include "doctor/refusal.h"
 #include "report/shell_quoted.h"
 
@@ -18,55 +19,30 @@ std::string first_line(const Result<std::string>& text) { return text ? text->su
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::string size_text(std::uint64_t bytes) {
-  if (bytes >= 10u << 20) return fmt::format("{} MB", bytes >> 20);
-  if (bytes >= 10u << 10) return fmt::format("{} kB", bytes >> 10);
-  return fmt::format("{} bytes", bytes);
-}
-
-// The Storage= setting of systemd-coredump that comes last: coredump.conf(5). The main file is read first, then the
-// drop-ins by name.
-std::string coredump_storage(const System& system) {
-  std::vector<std::string> files = {"/usr/lib/systemd/coredump.conf", "/etc/systemd/coredump.conf"};
-  for (const char* directory :
-       {"/usr/lib/systemd/coredump.conf.d", "/run/systemd/coredump.conf.d", "/etc/systemd/coredump.conf.d"}) {
-    auto names = system.list(directory);
-    std::sort(names.begin(), names.end());
-    for (const std::string& name : names)
-      if (name.ends_with(".conf")) files.push_back(std::string(directory) + "/" + name);
-  }
-  std::string storage;
-  for (const std::string& file : files) {
-    const auto text = system.read_file(file);
-    if (!text) continue;
-    for (std::size_t at = 0; at < text->size();) {
-      const std::size_t end = std::min(text->find('\n', at), text->size());
-      if (text->compare(at, 8, "Storage=") == 0) storage = text->substr(at + 8, end - at - 8);
-      at = end + 1;
-    }
-  }
-  return storage;
-}
-
-Finding check_pipe(const System& system, const Self& self, const CorePattern& pattern) {
+Finding check_pipe(const System& system, const Self& self, const CorePattern& pattern,
+                   const CoreDestination& destination) {
   const std::string name = base_name(pattern.program);
   if (name == "false" || name == "true")
     return problem("core-pattern", kArea,
                    fmt::format("kernel.core_pattern is \"{}\": cores are thrown away", pattern.text),
                    {sysctl(self, "kernel.core_pattern=core.%p")});
-  if (!system.exists(pattern.program)) {
+  if (!system.exists(destination.root + pattern.program)) {
     // The kernel starts it in the machine's own file system, which a container does not see.
-    if (self.container.any())
+    if (self.container.any() && destination.root.empty())
       return note(
           "core-pattern", kArea,
           fmt::format("cores go to the host's {}: they are found there, not in this container", pattern.program));
     return problem("core-pattern", kArea, fmt::format("cores are piped to {}, which is not there", pattern.program),
                    {sysctl(self, "kernel.core_pattern=core.%p")});
   }
+  if (destination.handler)
+    return ok("core-pattern", kArea,
+              fmt::format("rankstacks core-handler keeps a small core of each process in {}",
+                          destination.handler->directory));
   if (name != "systemd-coredump")
     return note("core-pattern", kArea,
                 fmt::format("cores are piped to {}: where it keeps them is up to it", pattern.program));
-  if (coredump_storage(system) == "none")
+  if (destination.systemd && destination.systemd->storage == CoredumpSettings::Storage::kNone)
     return problem("core-pattern", kArea, "systemd-coredump takes cores, and its Storage=none throws them away",
                    {"set Storage=external in /etc/systemd/coredump.conf"});
   return ok("core-pattern", kArea, "systemd-coredump keeps cores: `coredumpctl dump PID -o core.PID` fetches one");
@@ -122,7 +98,8 @@ CorePattern read_core_pattern(const System& system) {
   return p;
 }
 
-std::vector<Finding> check_core_pattern(const System& system, const Self& self, const CorePattern& pattern) {
+std::vector<Finding> check_core_pattern(const System& system, const Self& self, const CorePattern& pattern,
+                                        const CoreDestination& destination) {
   std::vector<Finding> findings;
   switch (pattern.kind) {
     case CorePattern::Kind::kUnknown:
@@ -134,7 +111,7 @@ std::vector<Finding> check_core_pattern(const System& system, const Self& self, 
       return {note("core-pattern", kArea,
                    fmt::format("cores go to the socket {}: where its server keeps them is up to it",
                                pattern.text.substr(pattern.text.find_first_not_of('@'))))};
-    case CorePattern::Kind::kPipe: return {check_pipe(system, self, pattern)};
+    case CorePattern::Kind::kPipe: return {check_pipe(system, self, pattern, destination)};
     case CorePattern::Kind::kFile: break;
   }
   findings.push_back(check_file(system, self, pattern));
@@ -190,8 +167,9 @@ Finding check_own_core_limit(const System& system, const Self& self, const CoreP
 }
 
 std::vector<Finding> check_core_of(const System& system, const Self& self, const CorePattern& pattern, Pid pid,
-                                   const ProcessStatus& status) {
+                                   const ProcessStatus& status, const CoreDestination& destination) {
   std::vector<Finding> findings;
+  const auto size = read_core_size(system, pid);
   const std::string directory = fmt::format("/proc/{}/", pid);
   const auto text = system.read_file(directory + "limits");
   const auto limit = text ? parse_core_limit(*text) : std::nullopt;
@@ -207,15 +185,16 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
     std::vector<std::string> raise = {fmt::format("{}prlimit --pid {} --core=unlimited", may ? "" : "sudo ", kPid)};
     if (!may && self.container.any())
       raise = {"start its container with: docker run --ulimit core=-1 ..., podman run --ulimit core=-1 ..."};
-    const std::string sizes =
-        fmt::format("its limit is {}, it has {} in memory", size_text(soft), size_text(status.resident));
+    const std::uint64_t needed = size ? size->data : status.resident;
+    const std::string sizes = fmt::format("its limit is {}, it has {} {}", size_text(soft), size_text(needed),
+                                          size ? "for a core" : "in memory");
     if (!limit_binds(pattern))
       findings.push_back(
           ok("core-limit", kArea,
              fmt::format("its limit is {}, which does not bind {}", size_text(soft), pipe_or_socket(pattern))));
     else if (soft < kPage)
       findings.push_back(problem("core-limit", kArea, "its limit is 0: it would leave no core", raise));
-    else if (soft < status.resident)
+    else if (soft < needed && pattern.kind != CorePattern::Kind::kPipe)
       findings.push_back(problem("core-limit", kArea, sizes + ": its core would be cut off", raise));
     else findings.push_back(ok("core-limit", kArea, sizes));
   }
@@ -239,6 +218,8 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
       findings.push_back(
           ok("coredump-filter", kArea, fmt::format("{:#x}: stacks, heap and build-ids would be in its core", filter)));
   }
+
+  if (size) findings.push_back(check_core_size(system, pattern, destination, pid, *size));
 
   if (known_not_dumpable(system, pid, status)) {
     const bool changed_user = status.uids[0] != status.uids[1] || status.uids[1] != status.uids[2];

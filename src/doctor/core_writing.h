@@ -22,7 +22,10 @@ struct CorePattern {
 };
 CorePattern read_core_pattern(const System& system);
 
-std::vector<Finding> check_core_pattern(const System& system, const Self& self, const CorePattern& pattern);
+struct CoreDestination;  // core_size.h
+
+std::vector<Finding> check_core_pattern(const System& system, const Self& self, const CorePattern& pattern,
+                                        const CoreDestination& destination);
 
 struct CoreLimit {
   std::optional<std::uint64_t> soft, hard;  // bytes; std::nullopt: unlimited
@@ -34,6 +37,6 @@ Finding check_own_core_limit(const System& system, const Self& self, const CoreP
 
 // Checks of the core that this process would leave.
 std::vector<Finding> check_core_of(const System& system, const Self& self, const CorePattern& pattern, Pid pid,
-                                   const ProcessStatus& status);
+                                   const ProcessStatus& status, const CoreDestination& destination);
 
 }  // namespace rankstacks::doctor

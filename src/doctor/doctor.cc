@@ -1,7 +1,9 @@
 #include "doctor/doctor.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "doctor/core_size.h"
 #include "doctor/core_writing.h"
 #include "doctor/gpu_checks.h"
 #include "doctor/machine_checks.h"
@@ -28,6 +30,7 @@ Examination examine(const System& system, const Request& request) {
   if (!request.pids.empty() || request.cores.empty()) {
     const Self self = read_self(system);
     const CorePattern pattern = read_core_pattern(system);
+    const CoreDestination destination = read_core_destination(system, pattern, request.root);
     const gpu::NvmlAnswer nvml = system.ask_nvml();
     Section machine;
     const auto append = [&](std::vector<Finding> findings) {
@@ -35,12 +38,20 @@ Examination examine(const System& system, const Request& request) {
     };
     append(check_rights(self));
     append(check_surroundings(system, self));
-    append(check_core_pattern(system, self, pattern));
+    append(check_core_pattern(system, self, pattern, destination));
     // For processes that run already, their own limits count.
     if (request.pids.empty()) append({check_own_core_limit(system, self, pattern)});
+    std::vector<Section> processes;
+    std::vector<CoreOutlook> cores;
+    for (const Pid pid : request.pids) {
+      processes.push_back(check_process(system, self, pattern, destination, nvml, pid));
+      for (const Finding& finding : processes.back().findings)
+        if (finding.core) cores.push_back(*finding.core);
+    }
+    append(check_core_storage(system, destination, cores));
     append(check_gpus(system, self, nvml));
     examination.sections.push_back(std::move(machine));
-    for (const Pid pid : request.pids) examination.sections.push_back(check_process(system, self, pattern, nvml, pid));
+    std::move(processes.begin(), processes.end(), std::back_inserter(examination.sections));
   }
   for (const std::string& core : request.cores)
     examination.sections.push_back(check_core(system, core, request.core_options));

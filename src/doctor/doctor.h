@@ -15,6 +15,9 @@ struct Request {
   // With cores alone, this machine's rights do not matter and are not checked.
   std::vector<std::string> cores;
   target::CoreOptions core_options;
+  // The root directory of the machine, as it is seen from here, for what is there and not in this container: who gets
+  // cores, and its settings. "": this one.
+  std::string root;
 };
 
 Examination examine(const System& system, const Request& request);

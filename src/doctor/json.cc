@@ -25,6 +25,37 @@ std::string with_pid(std::string mend, const std::optional<Pid>& pid) {
   return mend;
 }
 
+const char* word_of(CoreOutlook::Fate fate) {
+  switch (fate) {
+    case CoreOutlook::Fate::kUnknown: return "unknown";
+    case CoreOutlook::Fate::kWhole: return "whole";
+    case CoreOutlook::Fate::kCut: return "cut";
+    case CoreOutlook::Fate::kDropped: return "dropped";
+    case CoreOutlook::Fate::kSmall: return "small";
+  }
+  return "";
+}
+
+void write_core(report::JsonText& json, const std::optional<CoreOutlook>& core) {
+  json.key("core");
+  if (!core) return json.null();
+  const auto text = [&](const char* name, const std::string& value) {
+    json.key(name);
+    if (value.empty()) json.null();
+    else json.string(value);
+  };
+  json.open('{');
+  json.field("bytes", std::optional(core->bytes));
+  json.field("data_bytes", std::optional(core->data));
+  json.field("shared_bytes", std::optional(core->shared));
+  json.field("fate", word_of(core->fate));
+  text("limit", core->limit);
+  json.field("limit_bytes", core->limit_bytes);
+  text("directory", core->directory);
+  json.field("free_bytes", core->free_bytes);
+  json.close();
+}
+
 void write_finding(report::JsonText& json, const Section& section, const Finding& f) {
   json.open('{');
   json.field("subject", section.path ? "core" : section.pid ? "process" : "machine");
@@ -41,6 +72,7 @@ void write_finding(report::JsonText& json, const Section& section, const Finding
   json.open('[');
   for (const std::string& mend : f.mends) json.string(with_pid(mend, section.pid));
   json.close();
+  write_core(json, f.core);
   json.close();
 }
 

@@ -29,10 +29,12 @@ struct Task {
 
 class ProcessCheck {
  public:
-  ProcessCheck(const System& system, const Self& self, const CorePattern& pattern, const gpu::NvmlAnswer& nvml, Pid pid)
+  ProcessCheck(const System& system, const Self& self, const CorePattern& pattern, const CoreDestination& destination,
+               const gpu::NvmlAnswer& nvml, Pid pid)
       : system_(system),
         self_(self),
         pattern_(pattern),
+        destination_(destination),
         nvml_(nvml),
         pid_(pid),
         directory_(fmt::format("/proc/{}/", pid)) {}
@@ -80,7 +82,7 @@ class ProcessCheck {
     if (!traced()) seize(alive->tid);
     memory(alive->tid);
     namespaces();
-    for (Finding& f : check_core_of(system_, self_, pattern_, pid_, status_)) add(std::move(f));
+    for (Finding& f : check_core_of(system_, self_, pattern_, pid_, status_, destination_)) add(std::move(f));
     files();
     return std::move(section_);
   }
@@ -267,6 +269,7 @@ class ProcessCheck {
   const System& system_;
   const Self& self_;
   const CorePattern& pattern_;
+  const CoreDestination& destination_;
   const gpu::NvmlAnswer& nvml_;
   Pid pid_;
   std::string directory_;
@@ -278,9 +281,9 @@ class ProcessCheck {
 
 }  // namespace
 
-Section check_process(const System& system, const Self& self, const CorePattern& pattern, const gpu::NvmlAnswer& nvml,
-                      Pid pid) {
-  return ProcessCheck(system, self, pattern, nvml, pid).run();
+Section check_process(const System& system, const Self& self, const CorePattern& pattern,
+                      const CoreDestination& destination, const gpu::NvmlAnswer& nvml, Pid pid) {
+  return ProcessCheck(system, self, pattern, destination, nvml, pid).run();
 }
 
 }  // namespace rankstacks::doctor

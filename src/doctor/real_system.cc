@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <filesystem>
 
 #include "base/file_descriptor.h"
+#include "base/unattended.h"
 #include "doctor/target_facts.h"
 #include "doctor/trial.h"
 #include "gpu/nvml_query.h"
@@ -43,6 +45,17 @@ std::optional<unsigned> RealSystem::owner(const std::string& path) const {
   struct stat st {};
   if (stat(path.c_str(), &st) != 0) return std::nullopt;
   return st.st_uid;
+}
+
+std::optional<Space> RealSystem::space(const std::string& directory) const {
+  // The server of a network file system may be gone.
+  const std::function<std::optional<Space>()> ask = [directory]() -> std::optional<Space> {
+    struct statvfs space {};
+    struct stat st {};
+    if (statvfs(directory.c_str(), &space) != 0 || stat(directory.c_str(), &st) != 0) return std::nullopt;
+    return Space{space.f_frsize * space.f_bavail, space.f_frsize * space.f_blocks, st.st_dev};
+  };
+  return unattended(ask, kMinTimeout).value_or(std::nullopt);
 }
 
 std::optional<std::string> RealSystem::variable(const std::string& name) const {

@@ -12,6 +12,7 @@ class RealSystem final : public System {
   std::vector<std::string> list(const std::string& directory) const override;
   bool exists(const std::string& path) const override;
   std::optional<unsigned> owner(const std::string& path) const override;
+  std::optional<Space> space(const std::string& directory) const override;
   std::optional<std::string> variable(const std::string& name) const override;
   int try_open(const std::string& path) const override;
   int try_reach(const std::string& path) const override;

@@ -68,6 +68,12 @@ struct TargetFacts {
   bool partial = false;  // a core: part of what belongs to it is missing
 };
 
+// Of a file system.
+struct Space {
+  std::uint64_t available = 0, total = 0;  // bytes; `available` for users without privileges
+  std::uint64_t device = 0;                // of the directory that was asked for
+};
+
 class System {
  public:
   virtual ~System() = default;
@@ -77,7 +83,8 @@ class System {
   virtual std::vector<std::string> list(
       const std::string& directory) const = 0;  // names in it; empty: none, or no such directory
   virtual bool exists(const std::string& path) const = 0;
-  virtual std::optional<unsigned> owner(const std::string& path) const = 0;  // its uid
+  virtual std::optional<unsigned> owner(const std::string& path) const = 0;    // its uid
+  virtual std::optional<Space> space(const std::string& directory) const = 0;  // std::nullopt: no answer in 2 s, either
   virtual std::optional<std::string> variable(const std::string& name) const = 0;
 
   // Each returns an errno; 0: it worked. None of them stops or changes the target.

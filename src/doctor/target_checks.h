@@ -11,8 +11,8 @@
 
 namespace rankstacks::doctor {
 
-Section check_process(const System& system, const Self& self, const CorePattern& pattern, const gpu::NvmlAnswer& nvml,
-                      Pid pid);
+Section check_process(const System& system, const Self& self, const CorePattern& pattern,
+                      const CoreDestination& destination, const gpu::NvmlAnswer& nvml, Pid pid);
 
 Section check_core(const System& system, const std::string& path, const target::CoreOptions& options);
 

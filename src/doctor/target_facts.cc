@@ -92,8 +92,8 @@ Result<TargetFacts> read_core(const std::string& path, const target::CoreOptions
   elf::ImageCache images;
   const auto core = target::CoreTarget::open(path, options, images);
   if (!core) return fail(core.error());
-  symbolizers::SymbolizerOptions symbols{.sysroot = options.sysroot};
-  symbols.debug_directories.insert(symbols.debug_directories.begin(), options.search.begin(), options.search.end());
+  const symbolizers::SymbolizerOptions symbols{
+      .sysroot = options.sysroot, .search = options.search, .debuginfod = options.debuginfod};
   TargetFacts facts = facts_of(**core, (*core)->executable(), symbols);
   facts.pid = (*core)->pid();
   facts.problems = (*core)->problems();

@@ -27,7 +27,9 @@ bool same(const Section& a, const Section& b) {
   return a.pid.has_value() && b.pid.has_value() && a.name == b.name &&
          std::equal(a.findings.begin(), a.findings.end(), b.findings.begin(), b.findings.end(),
                     [](const Finding& x, const Finding& y) {
-                      return x.check == y.check && x.severity == y.severity && x.found == y.found && x.mends == y.mends;
+                      // No two cores have one size: the largest one is shown.
+                      const bool alike = x.core && y.core ? x.core->fate == y.core->fate : x.found == y.found;
+                      return x.check == y.check && x.severity == y.severity && alike && x.mends == y.mends;
                     });
 }
 
@@ -35,15 +37,32 @@ bool same(const Section& a, const Section& b) {
 struct Group {
   const Section* section;
   std::vector<Pid> pids;
+  std::vector<const Section*> all = {};
 };
+
+// Of the findings at one place in the sections of a group, the one to be shown.
+std::string found_in(const Group& g, std::size_t at) {
+  const Finding* shown = &g.section->findings[at];
+  bool differ = false;
+  for (const Section* section : g.all) {
+    const Finding& other = section->findings[at];
+    differ |= other.found != shown->found;
+    if (other.core && other.core->bytes > shown->core->bytes) shown = &other;
+  }
+  return (differ ? "of the largest one, " : "") + shown->found;
+}
 
 std::vector<Group> group(const std::vector<Section>& sections) {
   std::vector<Group> groups;
   for (const Section& section : sections) {
     const auto it =
         std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same(*g.section, section); });
-    if (it != groups.end()) it->pids.push_back(*section.pid);
-    else groups.push_back({&section, section.pid ? std::vector<Pid>{*section.pid} : std::vector<Pid>{}});
+    if (it != groups.end()) {
+      it->pids.push_back(*section.pid);
+      it->all.push_back(&section);
+    } else {
+      groups.push_back({&section, section.pid ? std::vector<Pid>{*section.pid} : std::vector<Pid>{}});
+    }
   }
   return groups;
 }
@@ -117,13 +136,14 @@ std::string text_of(const Examination& examination, const TextOptions& options) 
   for (const Group& g : group(examination.sections)) {
     if (!g.section->pid && !g.section->path) machine = true;
     out += style.strong(heading(g)) + '\n';
-    for (const Finding& f : g.section->findings) {
+    for (std::size_t i = 0; i < g.section->findings.size(); ++i) {
+      const Finding& f = g.section->findings[i];
       std::string word = fmt::format("{:<7}", word_of(f.severity));
       word = f.severity == Severity::kProblem ? style.alarm(word)
              : f.severity == Severity::kOk    ? style.good(word)
                                               : style.strong(word);
       out += fmt::format("  {}  {:<{}}{}\n", word, f.check, longest + 2,
-                         wrapped(report::sanitize(f.found), text_at, options.width));
+                         wrapped(report::sanitize(found_in(g, i)), text_at, options.width));
       // Not broken into lines, so that they can be copied.
       for (const std::string& mend : f.mends)
         out += fmt::format("{:{}}-> {}\n", "", text_at, report::sanitize(with_pids(mend, g.pids)));

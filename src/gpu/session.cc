@@ -34,6 +34,9 @@ constexpr milliseconds kReplayTimeout{20'000};  // 36 cubins take 1.2 s
 constexpr milliseconds kFirstEventTimeout{2500};
 constexpr milliseconds kNothingToDetach{1000};  // nothing was reported: there is little to take back
 constexpr milliseconds kDetachTimeout{5000};
+// Pausing a GPU whose time other processes' kernels share took up to 11 s (docs/gpu.md). A client that is killed
+// meanwhile leaves the GPU's kernels of this process paused, so it is waited for.
+constexpr milliseconds kPauseTimeout{120'000};
 constexpr milliseconds kImageTimeout{20'000};
 constexpr milliseconds kCoreTimeout{120'000};
 constexpr std::uint32_t kMaxStackDepth = 256;
@@ -101,8 +104,8 @@ class Session {
   void resume_all() {
     for (const auto& [device, contexts] : contexts_) {
       to(Phase::kSuspended);
-      (void)driver_.call(Slot::kSuspendDevice, "suspendDevice", device);
-      (void)driver_.call(Slot::kResumeDevice, "resumeDevice", device);
+      (void)driver_.call_within(kPauseTimeout, Slot::kSuspendDevice, "suspendDevice", device);
+      (void)driver_.call_within(kPauseTimeout, Slot::kResumeDevice, "resumeDevice", device);
       to(Phase::kResumed);
     }
   }
@@ -123,11 +126,11 @@ class Session {
     if (status == 0x10) {  // "the device is running"
       to(Phase::kSuspended);
       for (const auto& [device, contexts] : contexts_)
-        note(result, driver_.call(Slot::kSuspendDevice, "suspendDevice", device));
+        note(result, driver_.call_within(kPauseTimeout, Slot::kSuspendDevice, "suspendDevice", device));
       status =
           driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
       for (const auto& [device, contexts] : contexts_)
-        note(result, driver_.call(Slot::kResumeDevice, "resumeDevice", device));
+        note(result, driver_.call_within(kPauseTimeout, Slot::kResumeDevice, "resumeDevice", device));
       to(Phase::kResumed);
     }
     if (status != api::kSuccess) return note(result, fail(Driver::error("generateCoredump", status)));
@@ -386,12 +389,12 @@ class Session {
     std::vector<std::byte> buffer(sizes.buffer);
     to(Phase::kSuspended);
     const auto start = Clock::now();
-    if (auto done = driver_.call(Slot::kSuspendDevice, "suspendDevice", state.device); !done) {
+    if (auto done = driver_.call_within(kPauseTimeout, Slot::kSuspendDevice, "suspendDevice", state.device); !done) {
       to(Phase::kResumed);
       return done;
     }
     const Result<void> seen = look_while_suspended(state, sizes, sms, buffer);
-    const Result<void> resumed = driver_.call(Slot::kResumeDevice, "resumeDevice", state.device);
+    const Result<void> resumed = driver_.call_within(kPauseTimeout, Slot::kResumeDevice, "resumeDevice", state.device);
     looked.held_ms = ms_since(start);
     to(Phase::kResumed);
     return resumed ? seen : resumed;

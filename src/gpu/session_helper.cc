@@ -38,6 +38,8 @@ using Clock = std::chrono::steady_clock;
 
 // How long a killed client may take to end: one that hangs in the kernel's driver does not end.
 constexpr std::chrono::seconds kEndLimit{5};
+// A helper that the tool has left ends at the latest after this. Each call into the driver has its own limit.
+constexpr unsigned kLastLimit = 900, kLastLimitWithCore = 7200;  // s
 
 struct Order {
   target::ProcessId process;
@@ -273,6 +275,8 @@ void run_session_helper_if_asked(int argc, const char* const* argv, const Machin
   be_spared_of_oom();
   auto order = parse(argc, argv);
   if (!order) _exit(2);
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(order->core_path ? kLastLimitWithCore : kLastLimit);
   if (!run(*order, machine)) _exit(kClientFailed);
   send_done();
   _exit(0);

@@ -46,6 +46,7 @@ struct Helper {
   MessageReader reader{kMaxSessionMessage};
   Phase phase = Phase::kNothing;
   bool done = false, running = false;
+  bool left = false;  // it took too long, and goes on alone
   std::string hung;   // the call that did not come back
   std::string ended;  // "by signal 9", "with status 3"; empty: in order
   std::optional<SessionAnswer> answer;
@@ -137,8 +138,20 @@ void end(Helper& helper, Clock::time_point until = Clock::now() + kEndLimit) {
   else if (WEXITSTATUS(status) != 0) helper.ended = fmt::format("with status {}", WEXITSTATUS(status));
 }
 
-// Runs until all helpers have ended, or ends them at the deadline.
-void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::time_point deadline, int trace) {
+// A session that takes too long must not be killed: what its process runs on the GPU may stay paused. It ends in order
+// without the tool as well, and what it still sends is lost.
+void leave(Helper& helper) {
+  helper.running = false;
+  helper.left = true;
+  helper.from = FileDescriptor();
+}
+
+// Runs until all helpers have ended, or were left.
+void run_all(std::vector<Helper>& helpers, const SealedProgram& program, const SessionLimits& limits, int trace) {
+  const auto begun = Clock::now();
+  const auto deadline_of = [&](const Helper& helper) {
+    return begun + (helper.phase >= Phase::kSuspended ? limits.in_all : limits.until_paused);
+  };
   for (Helper& helper : helpers)
     if (auto started = start(helper, program, trace); !started) helper.error = started.error();
   std::vector<std::uint8_t> buffer(1u << 20);
@@ -151,19 +164,21 @@ void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::
         of.push_back(&helper);
       }
     if (waiting.empty()) return;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(std::max<long>(left, 0)));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0 || Clock::now() >= deadline) {  // also for one that never stops sending
-      for (Helper* helper : of) {
-        kill(-helper->process, SIGKILL);  // including the part of it that is in another namespace
-        kill(helper->process, SIGKILL);
-      }
-      const auto until = Clock::now() + kEndLimit;
-      for (Helper* helper : of) end(*helper, until);
+    const auto next = std::min_element(
+        of.begin(), of.end(), [&](const Helper* a, const Helper* b) { return deadline_of(*a) < deadline_of(*b); });
+    const auto time_left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_of(**next) - Clock::now()).count() + 1;
+    const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(std::clamp<long>(time_left, 0, 1 << 30)));
+    if (ready < 0) {
+      if (errno == EINTR) continue;
+      for (Helper* helper : of) leave(*helper);
       return;
     }
     for (std::size_t i = 0; i < waiting.size(); ++i) {
+      if (Clock::now() >= deadline_of(*of[i])) {  // also if it never stops sending
+        leave(*of[i]);
+        continue;
+      }
       if (waiting[i].revents == 0) continue;
       const ssize_t n = read(waiting[i].fd, buffer.data(), buffer.size());
       if (n < 0 && errno == EINTR) continue;
@@ -214,7 +229,7 @@ std::vector<std::string> command_of(const char* what, const SessionTarget& targe
 }  // namespace
 
 std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine,
-                                          Clock::duration limit) {
+                                          const SessionLimits& limits) {
   if (targets.empty()) return {};
   const FileDescriptor trace = open_trace();
   std::vector<Helper> helpers(targets.size());
@@ -229,7 +244,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
                           [] { return std::make_shared<const SealedProgram>(); }, kMinTimeout)
                           .value_or(nullptr);
   const SealedProgram& program = sealed ? *sealed : SealedProgram::own();
-  run_all(helpers, program, Clock::now() + limit, trace.get());
+  run_all(helpers, program, limits, trace.get());
 
   std::vector<SessionOutcome> outcomes(targets.size());
   std::vector<Helper> rescuers;
@@ -243,6 +258,22 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
       outcome.problems.push_back({fmt::format("GPU session: the driver did not come back from {}{}", helper.hung,
                                               helper.done ? "; the process was freed" : ""),
                                   std::nullopt});
+    if (helper.left) {
+      outcome.error =
+          Error{.code = ErrorCode::kTimeout,
+                .subject = "GPU session",
+                .what = fmt::format("no state within {} s ({}); it goes on alone, and lets the process go at its end",
+                                    std::chrono::duration_cast<std::chrono::seconds>(
+                                        helper.phase >= Phase::kSuspended ? limits.in_all : limits.until_paused)
+                                        .count(),
+                                    word_for(helper.phase)),
+                .where = {},
+                .os_errno = 0,
+                .hint =
+                    "look again in a while, or wait longer by --gpu-limit; GPUs that other processes use as well "
+                    "take long to pause"};
+      continue;
+    }
     if (helper.done || helper.process == 0) continue;
     outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}",
                                             helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)),
@@ -262,12 +293,15 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
                              {std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.client)});
     rescued.push_back(i);
   }
-  run_all(rescuers, program, Clock::now() + kFreeingLimit, trace.get());
+  run_all(rescuers, program, {kFreeingLimit, kFreeingLimit}, trace.get());
   for (std::size_t r = 0; r < rescuers.size(); ++r) {
     const Helper& rescuer = rescuers[r];
     SessionOutcome& outcome = outcomes[rescued[r]];
     if (rescuer.done && !rescuer.error)
       outcome.problems.push_back({"the process was freed from that session", std::nullopt});
+    else if (rescuer.left)
+      outcome.problems.push_back({"the process is still being freed from that session, by a helper that goes on alone",
+                                  "look at the process again in a minute"});
     else
       outcome.problems.push_back(
           {fmt::format("the process could not be freed from that session: {}",

@@ -1,5 +1,5 @@
 // Starts the helper processes of GPU sessions, all at once, collects what they report, and frees the processes of those
-// helpers that are killed on the way.
+// helpers that are killed on the way. Helpers that take too long are left: they end their sessions by themselves.
 #pragma once
 
 #include <chrono>
@@ -26,10 +26,16 @@ struct SessionOutcome {
   std::vector<Problem> problems;  // of the session itself: killed, hung, freed
 };
 
-// One outcome for each target, in their order. A session takes 0.1 to 1.5 s; those still under way after `limit` are
-// ended, and their processes freed (within at most kFreeingLimit more).
+// How long sessions are waited for, from their beginning. A session takes 0.1 to 3 s, but one whose GPU is also used by
+// others may take much longer to pause it; its process is held up already, then, and its state is near.
+struct SessionLimits {
+  std::chrono::steady_clock::duration until_paused, in_all;
+};
+
+// One outcome for each target, in their order. Processes of helpers that were killed are freed, for which it takes at
+// most kFreeingLimit more.
 inline constexpr std::chrono::seconds kFreeingLimit{30};
 std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine,
-                                          std::chrono::steady_clock::duration limit);
+                                          const SessionLimits& limits);
 
 }  // namespace rankstacks::gpu

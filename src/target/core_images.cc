@@ -1,11 +1,13 @@
 #include "target/core_images.h"
 
 #include "base/text.h"
+#include "target/debian_packages.h"
 
 #include <elf.h>
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace rankstacks::target {
 namespace {
@@ -18,6 +20,27 @@ std::string base_name(const std::string& path) { return path.substr(path.rfind('
 std::string build_id_path(const BuildId& id) {
   const std::string hex = elf::to_string(id);
   return ".build-id/" + hex.substr(0, 2) + "/" + hex.substr(2);
+}
+
+// Directories that are links into /usr where the process ran, and perhaps are not there in a tree of its files.
+bool is_below_linked(const std::string& path) {
+  return path.starts_with("/lib/") || path.starts_with("/lib64/") || path.starts_with("/bin/") ||
+         path.starts_with("/sbin/");
+}
+
+// "/opt/env/lib/libx.so": itself, "/env/lib/libx.so", "/lib/libx.so", "/libx.so".
+std::vector<std::string> ends_of(const std::string& path) {
+  constexpr std::size_t kMost = 32;
+  std::vector<std::string> ends;
+  // The path is the core's, and must not lead out of the directory that it is appended to.
+  const bool leads_out = (path + "/").find("/../") != std::string::npos;
+  if (is_below_linked(path) && !leads_out) ends.push_back("/usr" + path);
+  for (std::size_t at = path.find('/'); at != std::string::npos && !leads_out && ends.size() < kMost;
+       at = path.find('/', at + 1))
+    ends.push_back(path.substr(at));
+  const std::string last = "/" + base_name(path);
+  if (last != "/" && last != "/.." && (ends.empty() || ends.back() != last)) ends.push_back(last);
+  return ends;
 }
 
 // A separate debug file has all the headers but no code: it has SHT_NOBITS in place of the code.
@@ -45,14 +68,17 @@ std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdenti
   std::vector<Candidate> all;
   if (wanted.main_program && !options_.executable.empty()) all.push_back({options_.executable, true});
   if (wanted.path.starts_with('/')) {
-    if (!options_.sysroot.empty()) all.push_back({options_.sysroot + wanted.path});
+    if (!options_.sysroot.empty()) {
+      all.push_back({options_.sysroot + wanted.path});
+      if (is_below_linked(wanted.path)) all.push_back({options_.sysroot + "/usr" + wanted.path});
+    }
     // The path of a file that had been deleted when the core was written names another file now: only a build-id can
     // identify the right one.
     if (!wanted.deleted || (wanted.build_id && !wanted.build_id->empty())) all.push_back({wanted.path});
   }
   const bool has_id = wanted.build_id && wanted.build_id->size() > 1;
   for (const std::string& directory : options_.search) {
-    all.push_back({directory + "/" + base_name(wanted.path)});
+    for (std::string& end : ends_of(wanted.path)) all.push_back({directory + std::move(end)});
     if (!has_id) continue;
     all.push_back({directory + "/" + build_id_path(*wanted.build_id)});
     all.push_back({directory + "/" + build_id_path(*wanted.build_id) + ".debug"});
@@ -73,7 +99,16 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     (candidate.asked_for ? refused_ : refused)
         .push_back({fmt::format("module {}: {}", wanted.path, reason), hint, ProblemCode::kFileMismatch, wanted.path});
   };
-  for (const Candidate& candidate : candidates(wanted)) {
+  std::vector<Candidate> all = candidates(wanted);
+  bool asked = !options_.debuginfod || !wanted.build_id;
+  for (std::size_t i = 0;; ++i) {
+    if (i == all.size() && !asked) {
+      asked = true;
+      if (auto path = options_.debuginfod->find(elf::Debuginfod::Kind::kExecutable, *wanted.build_id))
+        all.push_back({std::move(*path)});
+    }
+    if (i == all.size()) break;
+    const Candidate& candidate = all[i];
     auto image = cache_.open(candidate.path, wanted.path);
     if (!image) {
       if (image.error().code == ErrorCode::kNotFound && !candidate.asked_for) continue;
@@ -104,7 +139,7 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     return {*image, {}};
   }
   if (why.empty()) {
-    missing_.push_back(wanted.path);
+    missing_.push_back({wanted.path, wanted.deleted, wanted.main_program, wanted.build_id, {}});
     why = "no such file on this machine";
   }
   refused_.insert(refused_.end(), refused.begin(), refused.end());
@@ -119,10 +154,22 @@ std::vector<Problem> CoreImages::problems() const {
                         ProblemCode::kFileMismatch});
   }
   if (!missing_.empty()) {
-    problems.push_back({fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(),
-                                    plural(missing_.size()), list(missing_)),
-                        "give them with --sysroot or --search, or open the core on the machine where it was taken",
-                        ProblemCode::kFileMissing});
+    std::vector<std::string> names, paths;
+    for (const CoreModuleIdentity& file : missing_) {
+      paths.push_back(file.path);
+      const bool has_id = file.build_id && !file.build_id->empty();
+      names.push_back(has_id ? fmt::format("{} (build-id {})", file.path, elf::to_string(*file.build_id)) : file.path);
+    }
+    // A file may be gone, or be in the image of another machine's root without being there.
+    std::set<std::string> packages;
+    for (const auto& [path, package] : debian_packages_of(paths, options_.sysroot)) packages.insert(package);
+    problems.push_back(
+        {fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), plural(missing_.size()),
+                     list(names)),
+         fmt::format("give them with --sysroot or --search, or open the core on the machine where it was taken{}{}",
+                     packages.empty() ? "" : "; they are of the Debian packages ",
+                     list({packages.begin(), packages.end()})),
+         ProblemCode::kFileMissing});
   }
   if (!unverified_.empty()) {
     problems.push_back(

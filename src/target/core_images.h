@@ -1,9 +1,10 @@
 // Finds the file of a core's module on this machine, and refuses files that are not the one that was loaded.
 //
-// Tried in order: --exe (for the main program), --sysroot + path, the path itself, each --search directory by base name
-// and as a .build-id tree, /usr/lib/debug/.build-id. A file is accepted if it has the build-id that is in the core's
-// memory. A module without a build-id is compared by the bytes of its first mapping that are in the core. If the core
-// has neither, the file is used and named in a problem.
+// Tried in order: --exe (for the main program), --sysroot + path, the path itself, below each --search directory the
+// ends of the path from the longest to the base name (so that it may be another machine's root, a conda environment, a
+// directory of wheels or of single files) and a .build-id tree, /usr/lib/debug/.build-id, debuginfod. A file is
+// accepted if it has the build-id that is in the core's memory. A module without a build-id is compared by the bytes of
+// its first mapping that are in the core. If the core has neither, the file is used and named in a problem.
 #pragma once
 
 #include <memory>
@@ -52,7 +53,7 @@ class CoreImages {
   const CoreOptions& options_;
   elf::ImageCache& cache_;
   std::vector<Problem> refused_;
-  std::vector<std::string> missing_;
+  std::vector<CoreModuleIdentity> missing_;  // without their heads
   std::vector<std::string> unverified_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/deadline.h"
 #include "base/result.h"
+#include "elf/debuginfod.h"
 #include "elf/image.h"
 #include "model/snapshot.h"
 #include "target/core_file.h"
@@ -25,9 +26,10 @@ struct CoreOptions {
   std::string executable;
   // --sysroot: tried as a prefix of every path in the core, before the path itself.
   std::string sysroot;
-  std::vector<std::string> search;  // --search: directories tried by base name and as .build-id trees, in order
+  std::vector<std::string> search;  // --search: directories tried by ends of paths and as .build-id trees, in order
   // Of the only core, whose file has no memory (core-handler); nullptr: it has it.
   std::shared_ptr<DyingMemory> memory = nullptr;
+  std::shared_ptr<elf::Debuginfod> debuginfod = nullptr;  // asked last; nullptr: not at all
 };
 
 class CoreTarget final : public Target {

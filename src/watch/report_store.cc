@@ -66,20 +66,22 @@ std::vector<std::string> beyond_quota(std::vector<StoredFile> files, const Quota
     std::vector<std::string> names;
   };
   std::map<std::string, Event> events;  // by name, and thus by time
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0, freed = 0;
   for (StoredFile& file : files) {
-    const std::string event(event_of(file.name));
+    const std::string event = file.event.empty() ? std::string(event_of(file.name)) : file.event;
     if (event.empty()) continue;
     bytes += file.bytes;
     events[event].bytes += file.bytes;
-    events[event].names.push_back(std::move(file.name));
+    if (!file.name.empty()) events[event].names.push_back(std::move(file.name));
   }
   std::vector<std::string> removed;
   std::size_t left = events.size();
   constexpr std::size_t kAlwaysKept = 2;
-  for (auto event = events.begin(); left > kAlwaysKept && (left > quota.keep || bytes > quota.max_bytes);) {
+  for (auto event = events.begin();
+       left > kAlwaysKept && (left > quota.keep || bytes > quota.max_bytes || freed < quota.to_free);) {
     if (event == events.begin()) ++event;
     bytes -= event->second.bytes;
+    freed += event->second.bytes;
     --left;
     std::sort(event->second.names.begin(), event->second.names.end());
     removed.insert(removed.end(), event->second.names.begin(), event->second.names.end());

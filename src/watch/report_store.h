@@ -19,13 +19,16 @@
 namespace rankstacks::watch {
 
 struct StoredFile {
-  std::string name;
+  std::string name;  // empty: a file that is still to be written, which only counts
   std::uint64_t bytes = 0;
+  // Which event it is of, in the order of time; empty: as event_of() its name says, and none if that says none.
+  std::string event = {};
 };
 
 struct Quota {
   std::size_t keep = 8;         // events
   std::uint64_t max_bytes = 0;  // of all of them
+  std::uint64_t to_free = 0;    // that has to be removed at least, because the disk is full
 };
 
 // The part of a report's name that names its event; empty: it is no report.

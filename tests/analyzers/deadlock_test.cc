@@ -310,6 +310,17 @@ TEST_CASE("a broadcast from another source is another call") {
     CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.summary.find("with different roots in one step") != std::string::npos);
   }
+  SECTION("in no loop, and one of four has gone on: most of those that wait are right") {
+    for (int r = 0; r < 4; ++r) {
+      if (r == 2) arguments(literal.rank(r, 4, in_call("barrier", 21)), kWorld);
+      else arguments(literal.rank(r, 4, in_call("broadcast", 20)), kWorld, {{"src", r == 1 ? 2 : 0}});
+    }
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+    // A loop around the call: they may be roots in turn.
+    for (RankSnapshot& rank : literal.job.ranks)
+      rank.threads[0].variables.push_back({.frame = rank.threads[0].frames.size() - 2, .loops = 1});
+    CHECK(accused(literal) != Accused{{1, "collective-mismatch"}});
+  }
   SECTION("all in one round of a loop: most of them are right") {
     in_one_round(true, {0, 0, 2});
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});

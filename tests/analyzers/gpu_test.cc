@@ -324,6 +324,28 @@ TEST_CASE("ranks in kernels of different collectives") {
   }
 }
 
+TEST_CASE("a message for which a rank still connects, while those of the others run on their GPUs") {
+  const Stack connects = Stack{libc("accept"), nat("bootstrapRecv(void*, int, int, void*, int)", "libnccl.so.2"),
+                               nat("ncclP2PPreconnectFunc(ncclAsyncJob*)", "libnccl.so.2"),
+                               nat("ncclGroupEndInternal(ncclSimInfo_v22200*)", "libnccl.so.2"),
+                               py("batch_isend_irecv", kPackages + "torch/distributed/distributed_c10d.py", 2900)} +
+                         in_main(16);
+  const auto job_of = [&](int ranks, int connecting) {
+    LiteralJob literal;
+    for (int r = 0; r < ranks; ++r) {
+      RankSnapshot& rank = nccl_rank(literal, r, ranks, r < connecting ? connects : waits_for_gpu(18));
+      if (r >= connecting) runs(literal, rank, kSendRecv);
+      else looked_at(rank);
+    }
+    return literal;
+  };
+  CHECK(said(verdict_of(job_of(2, 1))) == "culprit 0:unmatched-p2p");
+  CHECK(said(verdict_of(job_of(4, 1))) == "culprit 0:unmatched-p2p");
+  SECTION("two may connect with each other") {
+    CHECK(said(verdict_of(job_of(4, 2))).find("0:unmatched-p2p") == std::string::npos);
+  }
+}
+
 TEST_CASE("the CPU shows why the GPU is idle") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {

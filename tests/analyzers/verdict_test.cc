@@ -587,6 +587,82 @@ TEST_CASE("a server that waits for requests holds up nobody") {
   }
 }
 
+TEST_CASE("steps that are longer than the time between two samples") {
+  const Stack worker = {libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::runLoop(int)")};
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) {
+    RankSnapshot& rank = literal.rank(r, 3, r == 2 ? kSleep + in_main(3) : waits_in_all_reduce());
+    rank.threads[0].motion = Motion{.samples = 8, .places = 1, .runs = r == 2 ? 5 : 2, .span_ms = 2600};
+    literal.thread(rank, 900 + r, "pt_gloo_runloop", worker).motion =
+        Motion{.samples = 8, .places = 2, .moved = true, .left_wait = true, .runs = 9, .span_ms = 2600};
+  }
+  CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  SECTION("gloo works for a group of another thread: no wait of the main threads has ended") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->runs = 0;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 2);
+  }
+  SECTION("no collective has ended") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[1].motion->left_wait = false;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 2);
+  }
+}
+
+TEST_CASE("a rank that looks again and again for what another one is to bring") {
+  LiteralJob literal;
+  literal.rank(0, 3, kSleep + in_main(3));
+  literal.rank(1, 3, waits_in_all_reduce());
+  literal.rank(2, 3, kSleep + in_main(7));
+  for (RankSnapshot& rank : literal.job.ranks) {
+    const bool polls = *rank.rank == 2;
+    rank.threads[0].motion =
+        Motion{.samples = 8, .places = 1, .runs = polls ? 4 : 0, .span_ms = 2600, .in_one_function = true};
+  }
+  const Verdict v = verdict_of(literal);
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].rank == 0);
+  SECTION("alone it is the one") {
+    literal.job.ranks[0].threads[0].frames = literal.job.ranks[1].threads[0].frames;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 2);
+  }
+}
+
+TEST_CASE("a rank that hands on requests from its thread, which serves, is idle") {
+  const std::string python = "/usr/lib/python3.11/";
+  const Stack takes = Stack{libc("sem_wait"), py("wait", python + "threading.py", 320),
+                            py("get", python + "queue.py", 171), py("next_request", "/home/u/serve.py", 30)} +
+                      in_main(20);
+  const Stack selects = {libc("poll"), py("select", python + "selectors.py", 415),
+                         py("serve_forever", python + "socketserver.py", 235), py("run", python + "threading.py", 982)};
+  const auto job_of = [&](const std::string& call_of_others, std::optional<int> root, bool listens) {
+    LiteralJob literal;
+    RankSnapshot& first = literal.rank(0, 3, takes);
+    ThreadSnapshot& server = literal.thread(first, 900, "python3", selects);
+    server.syscall = call("poll", 7, "tcp 127.0.0.1:8000 (listening)");
+    server.syscall->listens = listens;
+    for (int r = 1; r < 3; ++r) {
+      const std::string file = kPackages + "torch/distributed/distributed_c10d.py";
+      RankSnapshot& rank = literal.rank(
+          r, 3,
+          Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(long)"), py(call_of_others, file, 900)} + in_main(31));
+      FrameVariables variables{.frame = 2, .group = ProcessGroup{"1", {0, 1, 2}}};
+      if (root) variables.numbers = {{"src", *root}};
+      rank.threads[0].variables = {variables};
+    }
+    return literal;
+  };
+  CHECK(verdict_of(job_of("broadcast", 0, true)).status == VerdictStatus::kHealthy);
+  SECTION(
+      "the others meet among all: its server may be one of metrics, and the queue that of a thread that has ended") {
+    CHECK(verdict_of(job_of("all_reduce", std::nullopt, true)).suspects.at(0).rank == 0);
+  }
+  SECTION("the others expect it from another rank") {
+    CHECK(verdict_of(job_of("broadcast", 1, true)).status != VerdictStatus::kHealthy);
+  }
+  SECTION("the thread waits for one certain connection") {
+    CHECK(verdict_of(job_of("broadcast", 0, false)).suspects.at(0).rank == 0);
+  }
+}
+
 TEST_CASE("the store in which an operation's communicator is set up is the operation's") {
   const std::string c10d = kPackages + "torch/distributed/distributed_c10d.py";
   const Stack sends = Stack{libc("poll"),

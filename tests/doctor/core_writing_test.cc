@@ -74,7 +74,7 @@ TEST_CASE("core_pattern as a pipe or a socket") {
         "Storage=external in "
         "/etc/systemd/coredump.conf");
   s.directories["/etc/systemd/coredump.conf.d"] = {"50-keep.conf"};
-  s.files["/etc/systemd/coredump.conf.d/50-keep.conf"] = "#Storage=none\nStorage=external\n";
+  s.files["/etc/systemd/coredump.conf.d/50-keep.conf"] = "[Coredump]\n#Storage=none\nStorage=external\n";
   CHECK(with(systemd) ==
         "ok core-pattern: systemd-coredump keeps cores: `coredumpctl dump PID -o core.PID` fetches one");
   CHECK(with("| /usr/bin/collector %p") ==

@@ -19,6 +19,7 @@ class LiteralSystem : public System {
   std::map<std::string, std::vector<std::string>> directories;
   std::set<std::string> present;  // paths that exist, in addition to the above
   std::map<std::string, unsigned> owners;
+  std::map<std::string, Space> spaces;
   std::map<std::string, std::string> variables;
   std::map<std::string, int> open_errors;  // by path; else it opens
   std::map<Tid, int> seize_errors, read_errors, signal_errors;
@@ -45,6 +46,7 @@ class LiteralSystem : public System {
     return present.contains(path) || files.contains(path) || directories.contains(path);
   }
   std::optional<unsigned> owner(const std::string& path) const override { return find(owners, path); }
+  std::optional<Space> space(const std::string& directory) const override { return find(spaces, directory); }
   std::optional<std::string> variable(const std::string& name) const override { return find(variables, name); }
   int try_open(const std::string& path) const override { return find(open_errors, path).value_or(0); }
   int try_reach(const std::string& path) const override { return find(open_errors, path).value_or(0); }

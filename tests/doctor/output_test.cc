@@ -80,12 +80,12 @@ TEST_CASE("the JSON") {
       json["findings"][0] ==
       nlohmann::json::parse(
           R"({"subject": "machine", "pid": null, "path": null, "name": null, "check": "ptrace", "area": "attach", "status": "ok",
-                                                         "found": "tried on a process of its own: it can be seized", "mends": []})"));
+                                                         "found": "tried on a process of its own: it can be seized", "mends": [], "core": null})"));
   CHECK(
       json["findings"][2] ==
       nlohmann::json::parse(
           R"({"subject": "process", "pid": 101, "path": null, "name": "python3\u001b[31m", "check": "core-limit", "area": "cores", "status": "problem",
-                                                         "found": "its limit is 0: it would leave no core", "mends": ["prlimit --pid 101 --core=unlimited"]})"));
+                                                         "found": "its limit is 0: it would leave no core", "mends": ["prlimit --pid 101 --core=unlimited"], "core": null})"));
 }
 
 }  // namespace rankstacks::doctor

@@ -119,6 +119,32 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a debug file is found below a directory of the user's") {
+  for (const std::string place :
+       {"build-id tree", "Debian", "linked, Debian", "linked, end of the path", "linked, by name", "linked, .debug"}) {
+    const Workshop shop;
+    INFO(place);
+    const Built built = build(shop);
+    const bool linked = place.starts_with("linked");
+    if (linked) shop.run("objcopy --add-gnu-debuglink=lib.debug lib.so");
+    const std::string own = shop.path("");
+    std::string directory = "given";
+    if (place == "Debian") directory += "/usr/lib/debug";
+    if (!linked) directory += "/.build-id/" + built.id.substr(0, 2);
+    if (place == "linked, Debian") directory += "/usr/lib/debug" + own;
+    if (place == "linked, end of the path") directory += own.substr(own.find('/', 1));
+    if (place == "linked, .debug") directory += "/.debug";
+    shop.run("mkdir -p " + directory + " && mv lib.debug " + directory + "/" +
+             (linked ? "lib.debug" : built.id.substr(2) + ".debug"));
+    SymbolizerOptions options = alone();
+    const auto image = shop.open("lib.so");
+    CHECK(resolve_one(options, *image, built.hidden) == Lines{"?"});
+    options.search = {shop.path("given")};
+    CHECK(resolve_one(options, *image, built.hidden) == kHidden);
+    CHECK(problems_of(options, *image, built.hidden).empty());
+  }
+}
+
 TEST_CASE("without build-ids the CRC of a linked debug file must be right") {
   const Workshop shop;
   const Built built = build(shop, "-Wl,--build-id=none");

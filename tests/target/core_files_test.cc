@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 
 #include "core_fixture.h"
 #include "target/core_target.h"
+#include "target/debian_packages.h"
 
 namespace rankstacks::target {
 namespace {
@@ -71,8 +73,13 @@ TEST_CASE("files of a core that are missing") {
   MovedFixture moved(*made);
   const auto core = moved.open();
   REQUIRE(core->problems().size() == 1);
-  CHECK(core->problems()[0].message == "2 files of the process missing on this machine: " + moved.original("fixture") +
-                                           ", " + moved.original("libfixture.so"));
+  const auto with_id = [&](const char* name) {
+    const BuildId id = module_named(*core, std::string("/") + name).build_id;
+    REQUIRE(id.size() == 20);
+    return moved.original(name) + " (build-id " + elf::to_string(id) + ")";
+  };
+  CHECK(core->problems()[0].message ==
+        "2 files of the process missing on this machine: " + with_id("fixture") + ", " + with_id("libfixture.so"));
   CHECK(core->problems()[0].hint ==
         "give them with --sysroot or --search, or open the core on the machine where it was taken");
   const Module& library = module_named(*core, "/libfixture.so");
@@ -99,7 +106,8 @@ TEST_CASE("--search by base name, by build-id, and --exe") {
     const auto core = moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {}});
     REQUIRE(core->problems().size() == 1);
     CHECK(core->problems()[0].message ==
-          "1 file of the process missing on this machine: " + moved.original("libfixture.so"));
+          "1 file of the process missing on this machine: " + moved.original("libfixture.so") + " (build-id " +
+              elf::to_string(module_named(*core, "/libfixture.so").build_id) + ")");
     CHECK(module_named(*core, "/fixture").image != nullptr);
   }
   {
@@ -117,6 +125,62 @@ TEST_CASE("--search by base name, by build-id, and --exe") {
     CHECK(module_named(*core, "/libfixture.so").image != nullptr);
     CHECK(reads_constants(*core, made->facts));
   }
+}
+
+TEST_CASE("--search by the ends of the path") {
+  REQUIRE_CORE(made, kernel_core("abort", why));
+  MovedFixture moved(*made);
+  // As in an environment that was moved: DIR has what was in the directory above the file's.
+  const std::string last = fs::path(moved.original("x")).parent_path().filename();
+  const std::string tree = moved.directory() / "environment";
+  fs::create_directories(tree + "/" + last);
+  for (const char* name : {"fixture", "libfixture.so"}) fs::copy_file(moved.file(name), tree + "/" + last + "/" + name);
+  // Of another build: passed over.
+  fs::copy_file(moved.file("fixture"), tree + "/libfixture.so");
+  const auto core = moved.open({.executable = {}, .sysroot = {}, .search = {tree}});
+  CHECK(core->problems().empty());
+  CHECK(reads_constants(*core, made->facts));
+  CHECK(module_named(*core, "/libfixture.so").image->path() == tree + "/" + last + "/libfixture.so");
+  // As in the root of another machine.
+  const std::string root = moved.directory() / "whole";
+  fs::create_directories(root + moved.original(""));
+  for (const char* name : {"fixture", "libfixture.so"}) fs::copy_file(moved.file(name), root + moved.original(name));
+  CHECK(moved.open({.executable = {}, .sysroot = {}, .search = {root}})->problems().empty());
+}
+
+TEST_CASE("a missing file of a Debian package") {
+  REQUIRE_CORE(made, kernel_core("abort", why));
+  MovedFixture moved(*made);
+  const std::string root = moved.directory() / "root";
+  fs::create_directories(root + "/var/lib/dpkg/info");
+  std::ofstream(root + "/var/lib/dpkg/info/libfixture1:amd64.list")
+      << "/.\n"
+      << fs::path(moved.original("x")).parent_path().string() << "\n"
+      << moved.original("libfixture.so") << "\n";
+  std::ofstream(root + "/var/lib/dpkg/info/other.list") << moved.original("libfixture.so.2") << "\n";
+  std::ofstream(root + "/var/lib/dpkg/info/other.md5sums") << moved.original("fixture") << "\n";
+  const auto core = moved.open({.executable = {}, .sysroot = root, .search = {}});
+  REQUIRE(core->problems().size() == 1);
+  CHECK(core->problems()[0].hint ==
+        "give them with --sysroot or --search, or open the core on the machine where it was taken; they are of the "
+        "Debian packages libfixture1:amd64");
+}
+
+TEST_CASE("which package dpkg says a file is of") {
+  std::ifstream list("/var/lib/dpkg/info/libc6:amd64.list");
+  if (!list) {
+    WARN("skipped: no dpkg with libc6:amd64 here");
+    return;
+  }
+  std::string path;
+  while (std::getline(list, path) && !path.ends_with("/libc.so.6")) continue;
+  REQUIRE(!path.empty());
+  const std::string plain = path.starts_with("/usr/") ? path.substr(4) : path;
+  const auto packages = debian_packages_of({plain, "/usr" + plain, "/nowhere/libc.so.6", "", "/usr"}, "");
+  CHECK(packages.at(plain) == "libc6:amd64");
+  CHECK(packages.at("/usr" + plain) == "libc6:amd64");  // one of the two is a link
+  CHECK_FALSE(packages.contains("/nowhere/libc.so.6"));
+  CHECK(debian_packages_of({plain}, "/nowhere").at(plain) == "libc6:amd64");
 }
 
 TEST_CASE("--sysroot comes before the path itself") {

@@ -297,9 +297,10 @@ def bare_root(directory):
     return root
 
 
-def report_inside(root, name):
+def report_inside(root, name, *options, command="core"):
     """The JSON report of a capture in the root's /tmp, made in the root."""
-    script = "mount -t proc proc %s/proc && exec chroot %s /rankstacks core /tmp/%s --format json" % (root, root, name)
+    words = " ".join((command, "/tmp/" + name) + options)
+    script = "mount -t proc proc %s/proc && exec chroot %s /rankstacks %s --format json" % (root, root, words)
     done = subprocess.run(["unshare", "-m", "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
     if done.returncode != 0 and not done.stdout:
         raise Skip("no root of its own here: " + done.stderr.decode(errors="replace").strip())
@@ -329,6 +330,42 @@ def case_without_the_files(directory):
             check(any("missing on this machine" in problem["message"] for problem in bare["problems"]), "%r" % bare["problems"])
             later = only_rank(json_report("core", os.path.join(root, "tmp", "without.core.zst")), fixture.pid)
             check(stacks_of(later) == stacks_of(whole), "%s: other stacks where the files are" % version)
+
+
+def functions_of(rank):
+    names = {thread["tid"]: [frame["function"] for frame in thread["frames"] if (frame["module"] or "").endswith("/threads")] for thread in rank["threads"]}
+    check("main" in [name for of_thread in names.values() for name in of_thread], "no main: %r" % names)
+    return names
+
+
+def case_symbols_found_later(directory):
+    """A capture without symbols, and the process's files elsewhere than where they were."""
+    if os.geteuid() != 0:
+        raise Skip("only root can change its root")
+    root = bare_root(directory)
+    with native("threads") as fixture:
+        full = os.path.join(directory, "full")
+        debugger.write_core(fixture.pid, full)
+        capture(full, "-o", os.path.join(root, "tmp", "x.core.zst"))
+        whole = only_rank(json_report("core", full), fixture.pid)
+        with open("/proc/%d/maps" % fixture.pid, encoding="utf-8") as stream:
+            files = sorted({line.split()[-1] for line in stream if "/" in line and " r-xp " in line})
+    bare = only_rank(report_inside(root, "x.core.zst"), fixture.pid)
+    problem = [problem for problem in bare["problems"] if problem["code"] == "file-missing"]
+    check(len(problem) == 1 and "/threads (build-id " in problem[0]["message"], "what is missing: %r" % bare["problems"])
+    check(stacks_of(bare) != stacks_of(whole), "the same stacks without any file")
+    # As an environment (the last directory of each path), as one directory of files, as another machine's root.
+    for name, place in (("environment", lambda path: "/".join(path.split("/")[-2:])), ("files", os.path.basename), ("machine", lambda path: path[1:])):
+        for path in files:
+            to = os.path.join(root, "given", name, place(path))
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            shutil.copy(path, to)
+        # Debug files of the C library, if this machine has them, are not in that root.
+        for command in ("report", "core"):
+            for option in ["--search"] + (["--sysroot"] if name == "machine" else []):
+                found = only_rank(report_inside(root, "x.core.zst", option, "/given/" + name, command=command), fixture.pid)
+                check(found["problems"] == [], "%s %s %s: %r" % (command, option, name, found["problems"]))
+                check(functions_of(found) == functions_of(whole), "%s %s %s: other functions" % (command, option, name))
 
 
 def case_a_full_disk(directory):

@@ -1,4 +1,5 @@
 """rankstacks core-handler: as kernel.core_pattern starts it, and with played cores, of which some are hostile."""
+import fcntl
 import os
 import resource
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 import cases
 import debugger
 from command_line import FIXTURES, native
+from doctor import in_namespaces
 from processes import Fixture, Skip, check, json_report, tool, wait_until
 from truth_native import compare
 from truth_python import only_rank
@@ -18,13 +20,21 @@ PATTERN = "/proc/sys/kernel/core_pattern"
 NOBODY = 65534
 
 
-def handle(directory, pid, core, *options, expect=0, host="node-7"):
+def handle(directory, pid, core, *options, expect=0, host="node-7", user=None, group=None):
     """Plays the kernel: `core` are the bytes on the handler's standard input. Returns what it says and the files in the directory."""
-    words = [tool(), "core-handler", str(pid), str(os.getuid()), str(os.getgid()), "6", "1769860800", host, "--directory", directory, *options]
+    words = [tool(), "core-handler", "--directory", directory, *options, "--", str(pid), str(os.getuid() if user is None else user),
+             str(os.getgid() if group is None else group), "6", "1769860800", host]
     done = subprocess.run(words, input=core, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
     check(done.returncode == expect, "%s: status %d: %r" % (options, done.returncode, done.stderr))
     check(done.stdout == b"", "something on stdout: %r" % done.stdout)
-    return done.stderr, sorted(os.listdir(directory))
+    return done.stderr, cores_in(directory)
+
+
+LIST = ".rankstacks-core-handler"
+
+
+def cores_in(directory):
+    return sorted(name for name in os.listdir(directory) if not name.startswith(LIST))  # neither the list nor its slots
 
 
 def as_the_kernel_writes_it(path):
@@ -53,6 +63,74 @@ def played(directory, fixture):
     path = os.path.join(directory, "gcore")
     debugger.write_core(fixture.pid, path)
     return (path,) + as_the_kernel_writes_it(path)
+
+
+# Says "ready", as the named user and group, in a new program or in the one that had root's rights.
+AS_NOBODY = """import os, sys, time
+os.setgroups([])
+os.setresgid(%d, %d, %d)
+os.setresuid(%d, %d, %d)
+if sys.argv[1] == "new":
+    os.execv(sys.executable, [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"])
+print("ready", flush=True)
+time.sleep(600)
+""" % ((NOBODY,) * 6)
+
+
+def case_whose_the_cores_are(directory):
+    """A process that had root's rights is not dumpable: its memory may hold what its user may not read, and its core is root's. A program
+    that this user has started is the user's. (The directory /proc/PID is the user's both times.)"""
+    if os.getuid() != 0:
+        raise Skip("only root can take on another user's rights")
+    for how, owner in (("new", NOBODY), ("same", 0)):
+        cores = os.path.join(directory, how)
+        os.mkdir(cores)
+        with subprocess.Popen(["/usr/bin/python3", "-c", AS_NOBODY, how], stdout=subprocess.PIPE) as process:
+            try:
+                check(process.stdout.readline() == b"ready\n", "the process is not ready")
+                check(os.stat("/proc/%d" % process.pid).st_uid == NOBODY, "its directory in /proc is not the user's")
+                path = os.path.join(directory, how + ".core")
+                debugger.write_core(process.pid, path)
+                core, _ = as_the_kernel_writes_it(path)
+                _, files = handle(cores, process.pid, core, "--full", user=NOBODY, group=NOBODY)
+                check(len(files) == 2, "the files: %r" % files)
+                for name in files:
+                    found = os.stat(os.path.join(cores, name))
+                    check((found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (owner, owner, 0o600), "%s, %s: %r" % (how, name, found))
+                rank = only_rank(json_report("core", os.path.join(cores, min(files, key=len))), process.pid)
+                check(any(frame["function"] == "<module>" for frame in rank["threads"][0]["frames"]), "no Python frame: %r" % rank["threads"])
+            finally:
+                process.kill()
+
+
+def case_only_so_many_at_a_time(directory):
+    """A handler waits for one of the slots, for half of its time; a slot that is not a file of its own alone is none."""
+    cores = os.path.join(directory, "cores")
+    os.mkdir(cores)
+    with native("threads") as fixture:
+        _, core, _ = played(directory, fixture)
+        slots = [open(os.path.join(cores, "%s.slot-%d" % (LIST, n)), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) for n in range(8)]
+        for slot in slots:
+            fcntl.flock(slot, fcntl.LOCK_EX)
+        said, files = handle(cores, fixture.pid, core, "--within", "2", expect=2)
+        check(b"8 other handlers are at work" in said and files == [], "%r %r" % (said, files))
+        slots[5].close()
+        _, files = handle(cores, fixture.pid, core)
+        check(len(files) == 1, "the files: %r" % files)
+        os.unlink(os.path.join(cores, LIST + ".slot-0"))
+        os.symlink("/etc/passwd", os.path.join(cores, LIST + ".slot-0"))
+        said, _ = handle(cores, fixture.pid, core, expect=2)
+        check(b"slot-0 cannot be opened" in said, "%r" % said)
+
+
+def case_a_host_that_looks_like_an_option(directory):
+    """Whoever may name a host, as in a namespace of its own, cannot give the handler options."""
+    cores = os.path.join(directory, "cores")
+    os.mkdir(cores)
+    with native("threads") as fixture:
+        _, core, _ = played(directory, fixture)
+        _, files = handle(cores, fixture.pid, core, host="--full")
+        check(files == ["x--full-%d-1769860800.core.zst" % fixture.pid], "the files: %r" % files)
 
 
 def case_played(directory):
@@ -104,7 +182,7 @@ def case_hostile(directory):
         for at in range(176, end_of_notes, max(1, (end_of_notes - 176) // 12)):
             words = [tool(), "core-handler", str(fixture.pid), str(os.getuid()), str(os.getgid()), "6", "1", "h", "--directory", cores]
             done = subprocess.run(words, input=head[:at] + b"\xff" * 64 + head[at + 64:], stderr=subprocess.PIPE, timeout=60)
-            files = os.listdir(cores)
+            files = cores_in(cores)
             check(done.returncode in (0, 2) and len(files) == (done.returncode == 0) and all(file.endswith(".core.zst") for file in files),
                   "notes damaged at %d: status %d, %r, %r" % (at, done.returncode, files, done.stderr))
             for file in files:
@@ -121,7 +199,7 @@ def case_hostile(directory):
         finally:
             os.close(source)
             os.close(sink)
-        check(done.returncode == 2 and b"has not come in time" in done.stderr and os.listdir(cores) == [], "of a silent pipe: %r" % done.stderr)
+        check(done.returncode == 2 and b"has not come in time" in done.stderr and cores_in(cores) == [], "of a silent pipe: %r" % done.stderr)
         # Links in the directory.
         victim = os.path.join(directory, "victim")
         with open(victim, "wb") as stream:
@@ -141,6 +219,133 @@ def case_hostile(directory):
         pid = fixture.pid
     err, files = handle(cores, pid, head, expect=2)
     check(b"/proc/%d" % pid in err and b"hint: " in err and files == [], "of a process that is gone: %r, %r" % (err, files))
+
+
+def handlers(directory, pid, core, times, *options):
+    """One handler for each of these times of death, all at once; what each says, by its time."""
+    started = []
+    for time in times:
+        words = [tool(), "core-handler", str(pid), str(os.getuid()), str(os.getgid()), "6", str(time), "h", "--directory", directory, *options]
+        with tempfile.TemporaryFile() as stream:
+            stream.write(core)
+            stream.seek(0)
+            started.append(subprocess.Popen(words, stdin=stream, stderr=subprocess.PIPE))
+    said = {}
+    for time, process in zip(times, started):
+        said[time] = process.communicate(timeout=120)[1]
+        check(process.returncode == 0, "%d: status %d: %r" % (time, process.returncode, said[time]))
+    return said
+
+
+def case_how_many_are_kept(directory):
+    cores = os.path.join(directory, "cores")
+    os.mkdir(cores)
+    with native("threads") as fixture:
+        _, core, _ = played(directory, fixture)
+
+        def small(time):
+            return "h-%d-%d.core.zst" % (fixture.pid, time)
+
+        # What others have put there is theirs, whatever its name is; files in the list that it has not written as well.
+        others = ["h-%d-5.core.zst" % fixture.pid, "h-1-1.core", "core.17", "notes.txt"]
+        for name in others:
+            with open(os.path.join(cores, name), "wb") as stream:
+                stream.write(b"mine")
+        for time in (100, 90, 80, 110, 120):            # the order is that in which they were written
+            handlers(cores, fixture.pid, core, [time], "--keep", "3")
+        check(cores_in(cores) == sorted(others + [small(100), small(110), small(120)]), "three are kept, the first and the newest: %r" % cores_in(cores))
+        handlers(cores, fixture.pid, core, [130], "--keep", "3", "--full")
+        both = [small(130), small(130).replace(".core.zst", ".full-core")]
+        check(cores_in(cores) == sorted(others + [small(100), small(120)] + both), "the two cores of one process count as one: %r" % cores_in(cores))
+        size = sum(os.stat(os.path.join(cores, name)).st_blocks * 512 for name in both)
+        handlers(cores, fixture.pid, core, [140], "--keep-bytes", str(size))
+        check(cores_in(cores) == sorted(others + [small(100), small(140)]), "a size that the full core exceeds: %r" % cores_in(cores))
+        # What a handler that was ended has left: only if no other one can still be writing it.
+        left = [".h-7-8.full-core.99", ".h-7-9.core.zst.99", ".h-x-9.core.zst.99", ".notes.core.99"]
+        for name in left:
+            with open(os.path.join(cores, name), "wb") as stream:
+                stream.write(b"half")
+            if name != left[1]:
+                os.utime(os.path.join(cores, name), (0, 0))
+        handlers(cores, fixture.pid, core, [145], "--keep", "3")
+        check([name for name in left if name in os.listdir(cores)] == left[1:], "half written files: %r" % os.listdir(cores))
+        for name in left[1:] + [small(145)]:
+            os.unlink(os.path.join(cores, name))
+        # One that is removed by somebody else, and one that was replaced.
+        os.unlink(os.path.join(cores, small(140)))
+        handlers(cores, fixture.pid, core, [150, 160], "--keep", "3")
+        os.rename(os.path.join(cores, small(100)), os.path.join(cores, "moved"))
+        with open(os.path.join(cores, small(100)), "wb") as stream:
+            stream.write(b"mine now")
+        handlers(cores, fixture.pid, core, [170], "--keep", "2")
+        kept = [name for name in cores_in(cores) if name not in others]
+        check(len(kept) == 4 and "moved" in kept and small(100) in kept and small(170) in kept, "after a core was replaced: %r" % kept)
+        # A list that is not its own, or not to be understood: nothing is removed, the cores are written all the same.
+        path = os.path.join(cores, LIST)
+        before = cores_in(cores)
+        for spoil in (lambda: os.chmod(path, 0o666), lambda: (os.unlink(path), os.symlink("/etc/passwd", path)), lambda: (os.unlink(path), os.mkfifo(path))):
+            spoil()
+            time = 200 + len(cores_in(cores))
+            said = handlers(cores, fixture.pid, core, [time], "--keep", "2")[time]
+            check(LIST.encode() in said and b"hint: " in said, "%r" % said)
+            before = sorted(before + [small(time)])
+            check(cores_in(cores) == before, "something was removed: %r" % cores_in(cores))
+        os.unlink(path)
+        with open(path, "wb") as stream:
+            stream.write(b"\xff\n1 ../../etc/passwd\n1 notes.txt\n%d notes.txt\n7\n" % os.stat(os.path.join(cores, "notes.txt")).st_ino + b"9" * 100000)
+        handlers(cores, fixture.pid, core, [300], "--keep", "2")
+        check(cores_in(cores) == sorted(before + [small(300)]), "by a list of nonsense: %r" % cores_in(cores))
+
+
+def case_several_at_once(directory):
+    cores = os.path.join(directory, "cores")
+    os.mkdir(cores)
+    with native("threads") as fixture:
+        _, core, end_of_notes = played(directory, fixture)
+        core = core[:end_of_notes]
+        handlers(cores, fixture.pid, core, [1], "--keep", "4")
+        for first in (100, 200, 300):
+            said = handlers(cores, fixture.pid, core, range(first, first + 8), "--keep", "4")
+            check(not any(said.values()), "they say something: %r" % said)
+            files = cores_in(cores)
+            check(len(files) == 4 and "h-%d-1.core.zst" % fixture.pid in files, "four, and the first of them: %r" % files)
+            check(all("-%d" % (first // 100) in name for name in files[1:]), "older ones are kept: %r" % files)
+        with open(os.path.join(cores, LIST), encoding="ascii") as stream:
+            listed = [line.split()[1] for line in stream if not line.startswith("#")]
+        check(sorted(listed) == cores_in(cores), "the list: %r, the files: %r" % (listed, cores_in(cores)))
+        for name in listed:
+            only_rank(json_report("core", os.path.join(cores, name)), fixture.pid)
+
+
+def case_little_room(directory):
+    """A file system that is nearly full: older cores go, and a core that has no room is not begun."""
+    prefix = in_namespaces("--mount")
+    mount = os.path.join(directory, "disk")
+    os.mkdir(mount)
+    with native("threads") as fixture:
+        path, core, end_of_notes = played(directory, fixture)
+        with open(path + ".played", "wb") as stream:
+            stream.write(core)
+        with open(path + ".head", "wb") as stream:
+            stream.write(core[:end_of_notes])
+
+        def run(size, script):
+            words = "%s core-handler %d %d %d 6" % (tool(), fixture.pid, os.getuid(), os.getgid())
+            text = "mount -t tmpfs -o size=%s none %s && cd %s && %s" % (size, mount, mount, script.replace("HANDLER", words))
+            done = subprocess.run(prefix + ["sh", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+            return done.returncode, [word for word in done.stdout.decode().split() if not word.startswith(LIST + ".slot")], done.stderr
+        handlers(directory, fixture.pid, core[:end_of_notes], [1], "--plain")
+        kilobytes = os.stat(os.path.join(directory, "h-%d-1.core" % fixture.pid)).st_blocks // 2
+        # Room for six of them, of which one and a half have to stay free.
+        loop = "for t in 1 2 3 4 5 6 7 8 9; do HANDLER $t h --directory . --plain --keep-bytes 1G --keep-free %dK < %s.head || exit 9; done; ls" % (kilobytes * 3 // 2, path)
+        status, files, said = run("%dk" % (kilobytes * 6), loop)
+        check(status == 0 and "h-%d-1.core" % fixture.pid in files and "h-%d-9.core" % fixture.pid in files and 3 <= len(files) <= 5, "status %d: %r, %r" % (status, files, said))
+        # A full core that would leave too little: the small one is there.
+        status, files, said = run("64m", "HANDLER 1 h --directory . --full --keep-free 63m < %s.played; ls -A" % path)
+        check(sorted(files) == sorted([LIST, "h-%d-1.core.zst" % fixture.pid]) and b"no room for the full core" in said and b"hint: " in said, "%r, %r" % (files, said))
+        # No room for anything.
+        status, files, said = run("16k", "HANDLER 1 h --directory . --plain < %s.head; echo $?; ls -A" % path)
+        check(files[0] == "2" and files[1:] in ([LIST], []) and (b"no room for the small core" in said or b"cannot be written" in said), "%r, %r" % (files, said))
 
 
 def case_as_the_kernel_starts_it(directory):

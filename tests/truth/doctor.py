@@ -12,7 +12,7 @@ from command_line import FIXTURES, free_pid, native, python, text_of
 from odd_targets import NOBODY, TRACER, Reachable, as_nobody
 from processes import Fixture, Skip, check, run_tool, settle, state_of, task_states, tool, wait_until
 
-MEMBERS = {"subject", "pid", "path", "name", "check", "area", "status", "found", "mends"}
+MEMBERS = {"subject", "pid", "path", "name", "check", "area", "status", "found", "mends", "core"}
 
 
 def findings_of(status, out, err):

@@ -282,9 +282,41 @@ def case_optional_calls_may_fail(directory):
 def hangs_in(directory, call):
     job = Job(directory, "hang " + call)
     with job.rank() as process:
-        rank = job.attach(process, expect=1)
+        rank = job.attach(process, "--gpu-limit", 30, expect=1)
         check("the driver did not come back from %s; the process was freed" % call in problems_of(rank), problems_of(rank))
         check(rank["threads"], "no threads")
+        check_as_before(process)
+
+
+def helpers_of(process):
+    """The helpers of GPU sessions with this process."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if words[0] == b"rankstacks" and b"sample" in words and b"%d" % process.pid in words:
+            found.append(int(pid))
+    return found
+
+
+def case_a_slow_pause_is_waited_for_or_left_to_its_helper(directory):
+    """To kill a helper while it pauses a GPU would leave that paused: it is waited for, or goes on without the tool."""
+    job = Job(directory, "slow suspendDevice 4000")
+    with job.rank() as process:
+        rank = job.attach(process, "--gpu-limit", 3)
+        check(kernel_of(rank)["warps"] == 8, problems_of(rank))
+        check_as_before(process)
+        rank = job.attach(process, "--gpu-limit", 1, expect=1)
+        check("no state within 3 s (while the GPU was paused); it goes on alone" in problems_of(rank), problems_of(rank))
+        check(rank["threads"] and not any(gpu.get("execution") for gpu in rank.get("gpus", [])), "%r" % rank.get("gpus"))
+        wait_until(lambda: job.calls().count("finalize") == 2, "the end of the session that was left")
+        wait_until(lambda: not helpers_of(process), "the end of its helper")
+        check_as_before(process)
+        rank = job.attach(process, "--gpu-limit", 3)
+        check(kernel_of(rank)["warps"] == 8, problems_of(rank))
         check_as_before(process)
 
 

@@ -30,6 +30,17 @@ TEST_CASE("the first event and the newest stay, the ones between go, oldest firs
 TEST_CASE("the quota of bytes counts all files of an event") {
   CHECK(beyond_quota(events(5, 10), {.keep = 100, .max_bytes = 79}).size() == 4);
   CHECK(beyond_quota(events(5, 10), {.keep = 100, .max_bytes = 1}).size() == 6);
+  // What has to be freed, as the disk is full: so many of the oldest as hold it.
+  CHECK(beyond_quota(events(5, 10), {.keep = 100, .max_bytes = 1000, .to_free = 0}).empty());
+  CHECK(beyond_quota(events(5, 10), {.keep = 100, .max_bytes = 1000, .to_free = 20}).size() == 2);
+  CHECK(beyond_quota(events(5, 10), {.keep = 100, .max_bytes = 1000, .to_free = 21}).size() == 4);
+  CHECK(beyond_quota(events(5, 10), {.keep = 100, .max_bytes = 1000, .to_free = 1000}).size() == 6);
+  // Events that are named, and a file that is still to come.
+  const std::vector<StoredFile> named = {{"a", 5, "1"}, {"b", 5, "2"}, {"c", 5, "3"}, {"", 5, "4"}};
+  CHECK(beyond_quota(named, {.keep = 4, .max_bytes = 20}).empty());
+  CHECK(beyond_quota(named, {.keep = 3, .max_bytes = 20}) == std::vector<std::string>{"b"});
+  CHECK(beyond_quota(named, {.keep = 4, .max_bytes = 19}) == std::vector<std::string>{"b"});
+  CHECK(beyond_quota(named, {.keep = 2, .max_bytes = 20}) == std::vector<std::string>{"b", "c"});
   CHECK(beyond_quota(events(2, 10), {.keep = 100, .max_bytes = 1}).empty());
 }
 

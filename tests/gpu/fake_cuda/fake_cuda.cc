@@ -4,7 +4,7 @@
 // the driver should do, and keeps what it did:
 //
 //     scenario   lines "word value": devices N, warps N, lock N (attaching is refused N times), error CALL CODE,
-//                hang CALL, kill CALL (once), no-context, no-handler, attach-ms N, exception CODE, same-pci,
+//                hang CALL, kill CALL (once), slow CALL MS, no-context, no-handler, attach-ms N, exception CODE, same-pci,
 //                version MAJOR MINOR REVISION, descriptor, image-bytes N
 //     target     the process and the address of its state
 //     log        one line per call: the pid, the call
@@ -134,6 +134,13 @@ api::Result enter(const char* call) {
   if (scenario("hang", rest) && rest == call && access((directory() + "hung").c_str(), F_OK) != 0) {
     close(open((directory() + "hung").c_str(), O_CREAT | O_WRONLY, 0666));
     while (true) pause();
+  }
+  if (scenario("slow", rest)) {
+    std::istringstream words(rest);
+    std::string name;
+    unsigned ms = 0;
+    words >> name >> ms;
+    if (name == call) usleep(ms * 1000);
   }
   if (scenario("kill", rest) && rest == call && access((directory() + "killed").c_str(), F_OK) != 0) {
     close(open((directory() + "killed").c_str(), O_CREAT | O_WRONLY, 0666));
