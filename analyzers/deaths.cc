@@ -89,15 +89,13 @@ bool is_sent_by_another(const RankSnapshot& rank) {
   return rank.signal->sender ? !is_of(rank, *rank.signal->sender) : rank.signal->code == kSentByUser;
 }
 
-bool reports_others(const ThreadSnapshot& thread) {
-  return has_cause(thread, ExceptionCause::kTimeout) || has_cause(thread, ExceptionCause::kPeer);
+std::optional<ExceptionCause> cause_in_others(const ThreadSnapshot& thread) {
+  for (const ExceptionCause cause : {ExceptionCause::kPeer, ExceptionCause::kTimeout})
+    if (has_cause(thread, cause)) return cause;
+  return std::nullopt;
 }
 
-bool ends_by_peer(const RankSnapshot& rank) {
-  return rank.signal && std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
-           return thread.tid == rank.signal->tid && has_cause(thread, ExceptionCause::kPeer);
-         });
-}
+bool reports_others(const ThreadSnapshot& thread) { return cause_in_others(thread).has_value(); }
 
 std::string describe_fault(const SignalInfo& signal) {
   if (!signal.fault_address) return "";

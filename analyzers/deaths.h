@@ -1,6 +1,7 @@
 // How a process has died, in words; and whether that is a cause of its own.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,12 +14,10 @@ namespace rankstacks::analyzers {
 // who takes cores of a job that hangs.
 bool is_sent_by_another(const RankSnapshot& rank);
 
-// Whether the thread ends its process by an exception that only reports what other ranks, or the other ends of its
-// connections, have done.
+// Of a thread that ends its process, or is about to, by an exception that only reports what other ranks, or the other
+// ends of its connections, have done: which of these.
+std::optional<ExceptionCause> cause_in_others(const ThreadSnapshot& thread);
 bool reports_others(const ThreadSnapshot& thread);
-
-// Whether the process ends, by the thread that received its signal, because a connection to another one has broken.
-bool ends_by_peer(const RankSnapshot& rank);
 
 // "at 0x10, in the first page: a null pointer with offset 16"; "" if the signal has no fault address.
 std::string describe_fault(const SignalInfo& signal);

@@ -51,9 +51,17 @@ class Judge {
   // All that is at hand are cores, and some of them have ended because connections to others broke: the first to end is
   // a rank that is missing, if one is. std::nullopt if that is not so.
   std::optional<Verdict> of_broken_connections() const;
+  // Ranks that have ended, or are about to, because others did not come or broke their connections: those others are
+  // the cause, whether they are there, were ended from outside, or are missing. std::nullopt if that is no question.
+  std::optional<Verdict> of_reports_of_others() const;
+  // How the rank says that others are the cause of its end: the thread that ends it, or its leading thread while it
+  // lives and waits for nobody.
+  std::optional<ExceptionCause> blames_others(const RankState& s) const;
+  // The rank has aborted itself, and nothing in its core says why, except perhaps that some connection was lost.
+  bool ended_without_a_reason(const RankState& s) const;
   // A watchdog thread of the rank (index into JobSnapshot::ranks) has ended it: its other threads are where they were.
   bool is_ended_by_watchdog(std::size_t r) const;
-  // "ranks 0-1 lost their connections": of ranks that have ended for that; "" if none has.
+  // "ranks 0-1 lost their connections, rank 3 timed out": of ranks that end for that; "" if none does.
   std::string describe_broken_connections() const;
   // A rank that is alive (or was when its core was taken) and is about to end because its own GPU work failed. A
   // failure that all ranks share does not distinguish any of them.

@@ -2,8 +2,9 @@
 //
 //   1. A fatal signal in a core that the other cores do not have: `crashed`. An exception of a kernel on a GPU has the
 //      same result, and comes first. What GPUs run takes precedence over the CPU's stacks (gpu_waits.h). Ranks that end
-//      because their connections broke follow from another one's end: that of a rank without a core, `missing`, if no
-//      core has a cause of its own.
+//      because their connections broke, or because others did not come in time, follow from another one: one that was
+//      ended from outside, or lives, and does something else; else one without a core, `missing`, if no core has a
+//      cause of its own.
 //   2. Waits that end between two samples, or loop counters that increase in ranks that are waited for: the job makes
 //      progress, `healthy`. Not so if a wait that does not end needs, by its group or peer, a rank that makes no
 //      progress elsewhere. A rank that counts on past the step in which the others wait is a special case: healthy
@@ -81,6 +82,7 @@ Verdict Judge::verdict() {
   if (auto faults = of_gpu_faults()) return *faults;
   if (const auto crashed = crashed_ranks(job_, facts_.roles); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;
+  if (auto reported = of_reports_of_others()) return *reported;
   if (auto broken = of_broken_connections()) return *broken;
   if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == tally_.compared) return of_gpus_alone();
   if (several_samples_)

@@ -1,6 +1,7 @@
 #include "analyzers/judge.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <iterator>
 
@@ -12,6 +13,7 @@
 #include "analyzers/gpu_health.h"
 #include "analyzers/verdict_words.h"
 #include "analyzers/watchdog_reporters.h"
+#include "known/ordinary_exceptions.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -83,12 +85,83 @@ bool Judge::is_ended_by_watchdog(std::size_t r) const {
   return false;
 }
 
+std::optional<ExceptionCause> Judge::blames_others(const RankState& s) const {
+  const RankSnapshot& rank = job_.ranks[s.rank];
+  const ThreadSnapshot* thread = nullptr;
+  if (rank.signal) {
+    if (is_sent_by_another(rank) || is_ended_by_watchdog(s.rank)) return std::nullopt;
+    for (const ThreadSnapshot& one : rank.threads)
+      if (one.tid == rank.signal->tid) thread = &one;
+  } else if (s.readable && !s.waits()) {
+    thread = leading_thread(job_, s);
+  }
+  return thread != nullptr ? cause_in_others(*thread) : std::nullopt;
+}
+
+bool Judge::ended_without_a_reason(const RankState& s) const {
+  const RankSnapshot& rank = job_.ranks[s.rank];
+  if (!rank.signal || rank.signal->number != SIGABRT || is_sent_by_another(rank) || rank.abort_message) return false;
+  return std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+    const auto says_little = [](const std::optional<HandledException>& exception) {
+      return !exception || known::is_lost_connection(exception->type);
+    };
+    return thread.tid == rank.signal->tid && !thread.exception && says_little(thread.handles) &&
+           says_little(thread.raises);
+  });
+}
+
+std::optional<Verdict> Judge::of_reports_of_others() const {
+  std::vector<const RankState*> elsewhere;
+  std::size_t blaming = 0, silent = 0, unclear = 0;
+  bool all_ended = true, by_peer = false, by_time = false;
+  for (const RankState& s : states_) {
+    if (s.unrelated) continue;
+    const auto cause = blames_others(s);
+    if (ended_without_a_reason(s)) ++silent;
+    if (cause) {
+      ++blaming;
+      (*cause == ExceptionCause::kPeer ? by_peer : by_time) = true;
+      all_ended &= job_.ranks[s.rank].signal.has_value();
+    } else if (s.elsewhere()) {
+      elsewhere.push_back(&s);
+    } else if (!s.waits()) {
+      ++unclear;
+    }
+  }
+  const std::vector<int> missing = missing_ranks(job_).certain;
+  // Nobody says why it has aborted, and one that is not there has not even done that.
+  if (silent == tally_.compared && silent > 1 && !missing.empty()) {
+    Verdict verdict = of_missing(missing);
+    for (Suspect& one : verdict.suspects) one.confidence = bounded(0.50);
+    return verdict;
+  }
+  if (blaming == 0 || unclear > 0) return std::nullopt;
+  if (elsewhere.empty() || (by_peer && !all_ended)) {
+    // A connection that breaks shows that the other end has gone. One that lives may handle the loss of any connection.
+    if (!missing.empty() && (by_peer || elsewhere.empty())) return of_missing(missing);
+    return std::nullopt;
+  }
+  // These have let the others wait: they have not come to where the time ran out.
+  const bool get_on = std::any_of(elsewhere.begin(), elsewhere.end(), [](const RankState* s) { return s->moves(); });
+  if (!missing.empty() || get_on || elsewhere.size() * 2 > tally_.compared || !(by_time || all_ended))
+    return std::nullopt;
+  std::vector<Suspect> suspects;
+  for (const RankState* s : elsewhere) suspects.push_back(suspect(*s, reason_for(*s), bounded(0.70)));
+  std::string waiting = describe_broken_connections();
+  const std::string still = describe_waiting(job_, states_);
+  if (!still.empty()) waiting += ", and " + still;
+  return culprits(std::move(suspects), waiting);
+}
+
 std::string Judge::describe_broken_connections() const {
-  std::vector<std::size_t> ranks;
+  std::vector<std::size_t> broken, late;
   for (const RankState& s : states_)
-    if (ends_by_peer(job_.ranks[s.rank]) && !is_ended_by_watchdog(s.rank)) ranks.push_back(s.rank);
-  if (ranks.empty()) return "";
-  return fmt::format("{} lost {} connections", name_ranks(job_, ranks), ranks.size() == 1 ? "its" : "their");
+    if (const auto cause = blames_others(s)) (*cause == ExceptionCause::kPeer ? broken : late).push_back(s.rank);
+  std::string text;
+  if (!broken.empty())
+    text = fmt::format("{} lost {} connections", name_ranks(job_, broken), broken.size() == 1 ? "its" : "their");
+  if (!late.empty()) text += fmt::format("{}{} timed out", text.empty() ? "" : ", ", name_ranks(job_, late));
+  return text;
 }
 
 std::optional<Verdict> Judge::of_broken_connections() const {
@@ -184,8 +257,10 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
                                                : fmt::format("{} {} ended", pids_of(tally_.ended),
                                                              tally_.ended.size() == 1 ? "has" : "have");
   const std::string killed = describe_kernel_kills(job_);
-  std::string waiting = describe_waiting(job_, states_);
-  if (waiting.empty()) waiting = describe_broken_connections();
+  std::string waiting = describe_broken_connections();
+  if (const std::string still = describe_waiting(job_, states_); !still.empty())
+    waiting += (waiting.empty() ? "" : ", and ") + still;
+  if (waiting.empty()) waiting = "the others have ended";
   Verdict verdict =
       make(VerdictStatus::kCulprit,
            fmt::format("{} {} {} not there ({}{}) while {}", missing.size() == 1 ? "rank" : "ranks",

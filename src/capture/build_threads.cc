@@ -113,6 +113,7 @@ HandledException handled_exception(const python::Handled& handled, const PythonF
   if (handled.handler) exception.handler = intern_place(*handled.handler, table);
   if (handled.raised) exception.raised = intern_place(*handled.raised, table);
   exception.chain = handled.chain;
+  exception.cause = cause_of(exception, handled.hidden);
   return exception;
 }
 
@@ -368,8 +369,6 @@ class ThreadBuilder {
         thread.handles = std::move(handled);
     }
     if (state.raises && !thread.raises) thread.raises = handled_exception(*state.raises, python_frames, table_);
-    for (auto* exception : {&thread.handles, &thread.raises})
-      if (*exception) (*exception)->cause = cause_of(**exception);
     if (state.lock) thread.python_lock = state.lock;
     if (state.joins) thread.joins = state.joins;
     if (!state.problems.empty()) worsen(snapshot_, Status::kPartial);

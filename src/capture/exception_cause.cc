@@ -96,11 +96,12 @@ std::optional<ExceptionCause> cause_of(std::string_view what) {
   return std::nullopt;
 }
 
-std::optional<ExceptionCause> cause_of(const HandledException& exception) {
-  const auto first = std::find_if(exception.chain.rbegin(), exception.chain.rend(),
-                                  [](const ChainedException& one) { return !known::is_ordinary_exception(one.type); });
-  const std::optional<std::string>& text = first == exception.chain.rend() ? exception.message : first->message;
-  return text ? cause_of(*text) : std::nullopt;
+std::optional<ExceptionCause> cause_of(const HandledException& exception, std::span<const ChainedException> hidden) {
+  const std::optional<std::string>* text = &exception.message;
+  for (const std::span<const ChainedException> chain : {std::span<const ChainedException>(exception.chain), hidden})
+    for (const ChainedException& one : chain)
+      if (!known::is_ordinary_exception(one.type)) text = &one.message;
+  return *text ? cause_of(**text) : std::nullopt;
 }
 
 }  // namespace rankstacks::capture

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "model/snapshot.h"
@@ -14,7 +15,8 @@ namespace rankstacks::capture {
 std::optional<ExceptionCause> cause_of(std::string_view what);
 
 // That of a Python exception: of the first one of its chain, which the others follow from. Exceptions that programs
-// handle in normal operation are passed over.
-std::optional<ExceptionCause> cause_of(const HandledException& exception);
+// handle in normal operation are passed over. `hidden`: what led to the last one of the chain, but is not shown.
+std::optional<ExceptionCause> cause_of(const HandledException& exception,
+                                       std::span<const ChainedException> hidden = {});
 
 }  // namespace rankstacks::capture

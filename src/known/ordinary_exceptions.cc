@@ -12,4 +12,11 @@ bool is_ordinary_exception(std::string_view type) {
   return std::find(kOrdinary.begin(), kOrdinary.end(), type.substr(type.rfind('.') + 1)) != kOrdinary.end();
 }
 
+bool is_lost_connection(std::string_view type) {
+  // Python Library Reference, "OS exceptions"; multiprocessing.connection raises EOFError where the other end is gone.
+  constexpr std::array<std::string_view, 4> kLost = {"BrokenPipeError", "ConnectionAbortedError",
+                                                     "ConnectionResetError", "EOFError"};
+  return std::find(kLost.begin(), kLost.end(), type.substr(type.rfind('.') + 1)) != kLost.end();
+}
+
 }  // namespace rankstacks::known

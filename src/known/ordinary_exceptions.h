@@ -9,4 +9,8 @@ namespace rankstacks::known {
 // By the name of the class, with or without its module: "StopIteration", "queue.Empty".
 bool is_ordinary_exception(std::string_view type);
 
+// Whether exceptions of this type say that the other end of a connection has gone: of another rank, or of anything
+// else.
+bool is_lost_connection(std::string_view type);
+
 }  // namespace rankstacks::known

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "python/loaded_modules.h"
 #include "python/objects.h"
 #include "python/values.h"
 
@@ -53,6 +54,15 @@ class HandledReader {
 
   void read_handled(std::span<const Address> items) {
     find_exceptions(items);
+    read_found();
+  }
+
+  // Of one exception, which is on no item and in no error indicator.
+  void read_one(Address exception, ThreadState& thread) {
+    if (!may_be_at(exception) || objects_.kind(exception) != ObjectKind::kException) return;
+    walks_.push_back({.thread = &thread, .exception = exception, .own_traceback = true});
+    if (layout_.exc_item_traceback != kAbsent)
+      walks_.back().traceback = word_at(exception + layout_.exception_traceback);
     read_found();
   }
 
@@ -184,24 +194,33 @@ class HandledReader {
       if (w.exception == 0) continue;
       std::vector<Address> seen{w.exception};
       while (left > 0 && seen.size() <= kMaxChain) {
-        const auto [link, next] = led_to(seen.back());
+        const auto [link, next, suppressed] = led_to(seen.back());
         if (!may_be_at(next) || std::find(seen.begin(), seen.end(), next) != seen.end()) break;
         if (objects_.kind(next) != ObjectKind::kException) break;
-        (w.thread->*into_)->chain.push_back({link, type_name(type_of(next)), message_of(next)});
+        Handled& handled = *(w.thread->*into_);
+        auto& chain = suppressed || !handled.hidden.empty() ? handled.hidden : handled.chain;
+        chain.push_back({link, type_name(type_of(next)), message_of(next)});
         seen.push_back(next);
         --left;
       }
     }
   }
 
-  // What the interpreter prints above an exception (traceback.TracebackException); 0: nothing. From 3.6 to 3.15 the
-  // fields of PyBaseExceptionObject behind the traceback are: context, cause, and suppress_context, a char.
-  std::pair<ExceptionLink, Address> led_to(Address exception) const {
+  struct Origin {
+    ExceptionLink link;
+    Address exception;  // 0: none
+    bool suppressed;    // the interpreter does not print it
+  };
+
+  // What the interpreter prints above an exception (traceback.TracebackException), or would if it were not suppressed.
+  // From 3.6 to 3.15 the fields of PyBaseExceptionObject behind the traceback are: context, cause, and
+  // suppress_context, a char.
+  Origin led_to(Address exception) const {
     const Address context = exception + layout_.exception_traceback + sizeof(Address),
                   cause = context + sizeof(Address);
-    if (const Address other = word_at(cause); other != 0) return {ExceptionLink::kCause, other};
+    if (const Address other = word_at(cause); other != 0) return {ExceptionLink::kCause, other, false};
     const bool suppressed = target_.read_value<char>(cause + sizeof(Address)).value_or(1) != 0;
-    return {ExceptionLink::kContext, suppressed ? 0 : word_at(context)};
+    return {ExceptionLink::kContext, word_at(context), suppressed};
   }
 
   // Also in parallel. Reads each entry, but only those frames that are needed.
@@ -343,6 +362,40 @@ Raised raised_in(const Layout& layout, const StructCopy& thread_state) {
   if (layout.minor >= 12) return {.value = word(1)};
   if (layout.minor == 11) return {.type = word(3), .value = word(2), .traceback = word(1)};
   return {.type = word(7), .value = word(6), .traceback = word(5)};
+}
+
+namespace {
+
+constexpr std::string_view kModule = "<module>";
+
+// The script of a program, or `python -m`.
+bool is_outermost(std::string_view function) { return function == kModule || function == "_run_module_as_main"; }
+
+bool has_frame_of_module(const ThreadState& thread, std::span<const Code> codes) {
+  for (const Run& run : thread.runs)
+    for (const RawFrame& frame : run.frames)
+      if (frame.code < codes.size() && is_outermost(codes[frame.code].name)) return true;
+  return false;
+}
+
+}  // namespace
+
+void read_last_exception(const target::Target& target, const Runtime& runtime, std::span<const Code> codes,
+                         State& state) {
+  // The list begins with the newest, in the order of the interpreters.
+  const auto main = std::find_if(state.threads.rbegin(), state.threads.rend(),
+                                 [](const ThreadState& thread) { return thread.interpreter_id == 0; });
+  if (main == state.threads.rend() || main->handles || main->raises) return;
+  if (main->runs.empty() || has_frame_of_module(*main, codes)) return;
+  ObjectReader objects(target, runtime.layout);
+  CodeReader text(target, runtime.layout);
+  LoadedModules modules(target, runtime, objects, text);
+  const Address sys = modules.globals_of("sys");
+  const Address last = sys == 0 ? 0 : modules.entry(sys, "last_value", kMaxGlobals);
+  if (last == 0) return;
+  HandledReader(target, runtime.layout, state, &ThreadState::handles).read_one(last, *main);
+  if (main->handles && !(main->handles->handler && is_outermost(main->handles->handler->function)))
+    main->handles.reset();
 }
 
 void read_raised_exceptions(const target::Target& target, const Layout& layout, std::span<const Raised> raised,

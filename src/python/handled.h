@@ -15,6 +15,7 @@
 #include "python/layouts.h"
 #include "python/objects.h"
 #include "python/python.h"
+#include "python/running.h"
 
 namespace rankstacks::python {
 
@@ -36,6 +37,13 @@ Raised raised_in(const Layout& layout, const StructCopy& thread_state);
 // Fills ThreadState::raises; `raised` is parallel to state.threads.
 void read_raised_exceptions(const target::Target& target, const Layout& layout, std::span<const Raised> raised,
                             State& state);
+
+// The exception that has ended the program, in ThreadState::handles of the main thread: sys.last_value, while
+// sys.excepthook, the functions of atexit, or the wait for other threads run. A prompt (IPython's, a notebook's) has
+// the value as well, for as long as it likes; it is in a module that runs, and its exceptions begin elsewhere. `codes`:
+// those that frames refer to.
+void read_last_exception(const target::Target& target, const Runtime& runtime, std::span<const Code> codes,
+                         State& state);
 
 void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items,
                              State& state);

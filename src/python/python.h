@@ -90,6 +90,8 @@ struct Handled {
   std::optional<Place> handler, raised;
   Address frame = 0;  // RawFrame::address of the handler; 0: it is not a frame of the thread
   std::vector<ChainedException> chain;
+  // What led to the last one of these, but the program has hidden (raise ... from None): the nearest first.
+  std::vector<ChainedException> hidden;
 };
 
 struct ThreadState {

@@ -223,6 +223,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   read_variables(target, layout, runtime->candidate, codes, state);
   read_handled_exceptions(target, layout, threads.exc_items, state);
   read_raised_exceptions(target, layout, threads.raised, state);
+  read_last_exception(target, *runtime, codes.codes(), state);
   read_locks(target, layout, threads.ends, codes, state);
   read_thread_names(target, *runtime, state);
   state.codes = std::move(codes.codes());

@@ -251,3 +251,72 @@ TEST_CASE("a rank without a core is the one whose connections broke, if no core 
   CHECK(v.status == VerdictStatus::kUndecided);
   CHECK(has(v.summary, "which rank was the first to end is not in these cores"));
 }
+
+namespace {
+
+// Ranks 0, 1 and 3 have aborted, or live in the handler of that error; rank 2 reads its data.
+LiteralJob blame_others(ExceptionCause cause, bool live) {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank =
+        literal.rank(r, 4, r == 2 ? in_getitem() : Stack{libc("pause"), py("main", "/home/u/train.py", 3)});
+    if (r != 2) rank.threads[0].handles = HandledException{"RuntimeError", "of the library", {}, {}, {}, {}, cause};
+    if (live) continue;
+    rank.source = Source::kCore;
+    rank.threads[0].state.reset();
+    rank.signal = SignalInfo{6, "SIGABRT", rank.threads[0].tid, -6, {}};
+    rank.signal->sender = r == 2 ? 4711 : rank.pid;
+  }
+  return literal;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that was ended from outside is the one for which the others have not waited longer") {
+  for (const ExceptionCause cause : {ExceptionCause::kTimeout, ExceptionCause::kPeer}) {
+    LiteralJob literal = blame_others(cause, false);
+    const Verdict v = analyze(literal.job).verdict;
+    CAPTURE(v.summary);
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(literal.job.ranks[v.suspects[0].rank].rank == 2);
+    CHECK(v.suspects[0].reason == Reason::kDataLoading);
+    CHECK(has(v.summary, cause == ExceptionCause::kTimeout ? "while ranks 0-1,3 timed out"
+                                                           : "while ranks 0-1,3 lost their connections"));
+  }
+}
+
+TEST_CASE("ranks that live and handle the loss of a connection are not accused of the end of a rank that is missing") {
+  LiteralJob literal = blame_others(ExceptionCause::kPeer, true);
+  // Nobody is missing: a connection may break for any reason, and rank 2 is not known to have broken it.
+  CHECK(analyze(literal.job).verdict.status != VerdictStatus::kCulprit);
+  literal.job.ranks.erase(literal.job.ranks.begin() + 2);
+  // Rank 0 has not noticed it yet.
+  literal.job.ranks[0].threads[0].handles.reset();
+  LiteralJob waiting;
+  const RankSnapshot& in_all_reduce = waiting.rank(0, 4, waits_in_all_reduce());
+  literal.job.ranks[0].threads[0].frames.clear();
+  for (const FrameId id : in_all_reduce.threads[0].frames)
+    literal.job.ranks[0].threads[0].frames.push_back(literal.job.frames.intern(waiting.job.frames[id]));
+  const Verdict v = analyze(literal.job).verdict;
+  CAPTURE(v.summary);
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].missing_rank == 2);
+  CHECK(has(v.summary, "while ranks 1,3 lost their connections, and rank 0 waits in "));
+}
+
+TEST_CASE("ranks that abort without a reason, and one that is missing") {
+  LiteralJob literal = connections_broke();
+  for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].handles.reset();
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+  literal.job.ranks.erase(literal.job.ranks.begin() + 2);
+  literal.job.ranks[1].threads[0].handles = HandledException{"ConnectionResetError", {}, {}, {}, {}};
+  Verdict v = analyze(literal.job).verdict;
+  CAPTURE(v.summary);
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].missing_rank == 2);
+  CHECK(v.suspects[0].confidence == Approx(0.5));
+  // One that has a reason of its own is another matter.
+  literal.job.ranks[1].threads[0].handles = HandledException{"ValueError", {}, {}, {}, {}};
+  v = analyze(literal.job).verdict;
+  for (const Suspect& suspect : v.suspects) CHECK(suspect.missing_rank == -1);
+}

@@ -1,4 +1,5 @@
 // Message texts of PyTorch's watchdogs, as observed, and the cause that is read from them.
+#include <array>
 #include <catch2/catch.hpp>
 
 #include "capture/exception_cause.h"
@@ -76,4 +77,8 @@ TEST_CASE("the first exception of a chain says what the others follow from") {
   exception.chain = {{ExceptionLink::kContext, "ValueError", "label 17"}};
   exception.message = kClosed;
   CHECK(cause_of(exception) == std::nullopt);
+  // raise RuntimeError("training has failed") from None
+  exception = {"RuntimeError", "training has failed", {}, {}, {}};
+  CHECK(cause_of(exception, std::array{ChainedException{ExceptionLink::kContext, "RuntimeError", kClosed}}) ==
+        ExceptionCause::kPeer);
 }

@@ -95,8 +95,10 @@ TEST_CASE("the exceptions that led to it") {
   }
   SECTION("a suppressed context") {
     scene.fake.set(context_of(scene.error), first);
+    scene.fake.set(cause_of(first), second);
     suppress(scene.error);
     CHECK(scene.read()->chain.empty());
+    CHECK(scene.read()->hidden == Chain{by_context, by_cause});
   }
   SECTION("a circle") {
     scene.fake.set(context_of(scene.error), first);
