@@ -108,8 +108,16 @@ std::vector<std::string> DebugFiles::roots() const {
   return all;
 }
 
+// What is below the sysroot is another system's: its links lead to its own files.
+Result<std::shared_ptr<const elf::Image>> DebugFiles::open(const std::string& path) const {
+  const std::string& root = options_.sysroot;
+  if (!root.empty() && path.size() > root.size() && path.starts_with(root) && path[root.size()] == '/')
+    return elf::Image::open_below(root, path.substr(root.size()), path);
+  return elf::Image::open(path, path);
+}
+
 std::shared_ptr<const elf::Image> DebugFiles::open_if_there(const std::string& path) {
-  auto opened = elf::Image::open(path, path);
+  auto opened = open(path);
   if (opened) return *opened;
   if (!is_absent(opened.error())) {
     problems_.push_back(opened.error().message());
@@ -268,12 +276,18 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
 }
 
 std::shared_ptr<const elf::Image> DebugFiles::mini_debug_info(const elf::Image& image) {
-  const auto packed = section_bytes(image, ".gnu_debugdata");
+  auto packed = section_bytes(image, ".gnu_debugdata");
   if (packed.empty()) return nullptr;
   const auto refuse = [&](const std::string& why) {
     problems_.push_back(fmt::format("{}: .gnu_debugdata: {}", image.name(), why));
     return nullptr;
   };
+  std::vector<std::byte> unchanging;
+  if (image.others_may_change()) {
+    if (packed.size() > kMaxUnpacked) return refuse(fmt::format("longer than {} MiB", kMaxUnpacked >> 20));
+    unchanging.assign(packed.begin(), packed.end());
+    packed = unchanging;
+  }
   lzma_stream stream = LZMA_STREAM_INIT;
   if (lzma_stream_decoder(&stream, kMaxDictionary, LZMA_CONCATENATED) != LZMA_OK) return refuse("cannot start xz");
   const std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> guard(&stream, lzma_end);
@@ -304,7 +318,7 @@ SplitFiles::SplitFiles(DebugFiles& files, const elf::Image& image, const elf::Im
     : files_(files), image_(image), stripped_(stripped) {}
 
 std::shared_ptr<const SplitFile> SplitFiles::open(const std::string& path, bool must_be_owners, Refusals& refusals) {
-  auto image = elf::Image::open(path, path);
+  auto image = files_.open(path);
   if (!image) {
     if (!is_absent(image.error())) refusals.push_back(image.error().message());
     return nullptr;

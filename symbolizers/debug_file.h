@@ -41,6 +41,7 @@ class DebugFiles {
   std::shared_ptr<const elf::Image> by_debuginfod(const BuildId& id, const std::string& wanted_by);
   std::shared_ptr<const elf::Image> by_build_id(const BuildId& id, const std::string& wanted_by);
   std::optional<std::uint32_t> crc_of(const elf::Image& file);
+  Result<std::shared_ptr<const elf::Image>> open(const std::string& path) const;
   std::shared_ptr<const elf::Image> open_if_there(const std::string& path);
   bool accept_id(const elf::Image& found, const BuildId& wanted, const std::string& wanted_by, const char* kind);
 

@@ -5,8 +5,11 @@
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <memory>
+#include <string_view>
 
 namespace rankstacks {
 inline namespace base {
@@ -18,14 +21,59 @@ struct DirectoryCloser {
 
 }  // namespace
 
+FileDescriptor walk_below(const FileDescriptor& root, const std::string& path) {
+  constexpr int kMaxLinks = 40;  // as the kernel's (path_resolution(7))
+  const auto failed = [](int why) {
+    errno = why;
+    return FileDescriptor();
+  };
+  const auto names_of = [](std::string_view text) {
+    std::vector<std::string> names;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('/'), text.size());
+      if (end > 0 && text.substr(0, end) != ".") names.emplace_back(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    std::reverse(names.begin(), names.end());
+    return names;
+  };
+  std::vector<std::string> left = names_of(path);  // the next is the last
+  std::vector<FileDescriptor> reached;             // below the root
+  int links = 0;
+  while (!left.empty()) {
+    const std::string name = std::move(left.back());
+    left.pop_back();
+    if (name == "..") {
+      if (!reached.empty()) reached.pop_back();
+      continue;
+    }
+    const FileDescriptor& here = reached.empty() ? root : reached.back();
+    FileDescriptor next(openat(here.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status {};
+    if (!next.is_open() || fstat(next.get(), &status) != 0) return failed(errno);
+    if (!S_ISLNK(status.st_mode)) {
+      if (!left.empty() && !S_ISDIR(status.st_mode)) return failed(ENOTDIR);
+      reached.push_back(std::move(next));
+      continue;
+    }
+    if (++links > kMaxLinks) return failed(ELOOP);
+    std::string text(PATH_MAX, '\0');
+    const ssize_t size = readlinkat(next.get(), "", text.data(), text.size());
+    if (size <= 0) return failed(size == 0 ? ENOENT : errno);
+    text.resize(static_cast<std::size_t>(size));
+    if (text.front() == '/') reached.clear();
+    for (std::string& one : names_of(text)) left.push_back(std::move(one));
+  }
+  if (reached.empty()) return FileDescriptor(openat(root.get(), ".", O_PATH | O_CLOEXEC));
+  return std::move(reached.back());
+}
+
 std::optional<RootDirectory> RootDirectory::open(const std::string& path) {
   RootDirectory root;
   root.root_ = FileDescriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat status {};
   if (!root.root_.is_open() || fstat(root.root_.get(), &status) != 0) return std::nullopt;
   root.identity_ = {status.st_dev, status.st_ino};
-  struct stat own {};
-  root.is_own_ = stat("/", &own) == 0 && own.st_dev == status.st_dev && own.st_ino == status.st_ino;
   return root;
 }
 
@@ -35,10 +83,13 @@ FileDescriptor RootDirectory::open_below(const std::string& path, int flags) con
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
   const long opened = syscall(SYS_openat2, root_.get(), path.c_str(), &how, sizeof how);
   // A container's filter of system calls answers EPERM to those that it does not know.
-  if (opened < 0 && (errno == ENOSYS || errno == EPERM) && is_own_)
-    return FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC));
-  return FileDescriptor(static_cast<int>(opened));
+  if (opened >= 0 || (errno != ENOSYS && errno != EPERM)) return FileDescriptor(static_cast<int>(opened));
+  FileDescriptor place = walk_below(root_, path);
+  if (!place.is_open() || (flags & O_PATH) != 0) return place;
+  return FileDescriptor(openat(place.get(), ".", flags | O_CLOEXEC));  // only directories are opened otherwise
 }
+
+FileDescriptor RootDirectory::place(const std::string& path) const { return open_below(path, O_PATH); }
 
 bool RootDirectory::has(const std::string& path) const { return open_below(path, O_PATH).is_open(); }
 

@@ -1,11 +1,15 @@
 #include "elf/image.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <utility>
 
+#include "base/root_directory.h"
 #include "base/unattended.h"
 #include "elf/bytes.h"
 #include "elf/dynamic.h"
@@ -24,6 +28,8 @@ constexpr std::uint64_t kMaxSegments = 1 << 16;
 // Names are compared with literals, and shown; a longer one counts as no name. Many sections may all have the rest of a
 // large string table as their name.
 constexpr std::size_t kLongestSectionName = 4096;
+// All names together: a library has some hundred bytes, an object file with a section for each function some MiB.
+constexpr std::uint64_t kMaxSectionNames = 64 << 20;
 // The total for all note areas of one file, which may be the same area under many headers. A library has some hundred
 // bytes, or some tens of KiB with probes.
 constexpr std::uint64_t kMaxNotes = 16 << 20;
@@ -71,6 +77,7 @@ Result<Elf64_Ehdr> parse_header(std::span<const std::byte> bytes, const std::str
 // The sections of an image, and the three numbers that section 0 holds if the header has no room for them.
 struct SectionTable {
   std::vector<Section> sections;
+  std::string names;
   std::uint64_t segment_count = 0;
 };
 
@@ -101,20 +108,21 @@ Result<SectionTable> parse_sections(std::span<const std::byte> bytes, const Elf6
     return fail(
         malformed(subject, fmt::format("{} section headers reach past the end of the file", count), header.e_shoff));
   }
-  std::span<const std::byte> names;
   if (names_index < count) {
     const auto strings = load<Elf64_Shdr>(bytes, header.e_shoff + names_index * sizeof(Elf64_Shdr));
-    if (strings && strings->sh_type == SHT_STRTAB) names = exactly(bytes, strings->sh_offset, strings->sh_size);
+    if (strings && strings->sh_type == SHT_STRTAB && strings->sh_size <= kMaxSectionNames) {
+      const auto there = exactly(bytes, strings->sh_offset, strings->sh_size);
+      table.names.assign(reinterpret_cast<const char*>(there.data()), there.size());
+    }
   }
+  const std::string_view names = table.names;
   table.sections.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     Section section;
     section.header = *load<Elf64_Shdr>(bytes, header.e_shoff + i * sizeof(Elf64_Shdr));
     if (section.header.sh_name < names.size()) {
-      const auto* start = reinterpret_cast<const char*>(names.data()) + section.header.sh_name;
-      const std::size_t most = std::min<std::size_t>(names.size() - section.header.sh_name, kLongestSectionName);
-      const auto* end = static_cast<const char*>(std::memchr(start, 0, most));
-      if (end != nullptr) section.name = {start, static_cast<std::size_t>(end - start)};
+      const std::string_view name = names.substr(section.header.sh_name, kLongestSectionName);
+      if (const auto end = name.find('\0'); end != name.npos) section.name = name.substr(0, end);
     }
     table.sections.push_back(section);
   }
@@ -238,6 +246,7 @@ Result<std::shared_ptr<const Image>> Image::parse(std::unique_ptr<Impl> impl) {
   auto segments = parse_segments(impl->bytes, *header, sections->segment_count, impl->name);
   if (!segments) return fail(segments.error());
   impl->type = header->e_type;
+  impl->section_names = std::move(sections->names);
   impl->sections = std::move(sections->sections);
   impl->segments = std::move(*segments);
   std::shared_ptr<Image> image(new Image(std::move(impl)));
@@ -245,9 +254,9 @@ Result<std::shared_ptr<const Image>> Image::parse(std::unique_ptr<Impl> impl) {
   return image;
 }
 
-Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name) {
-  reading_now(shown_name);
-  auto file = open_regular_file(path);
+namespace {
+
+Result<OpenedFile> opened_or_why(tl::expected<RegularFile, NotRegular> file, const std::string& shown_name) {
   if (file) return OpenedFile{std::move(*file)};
   const NotRegular& why = file.error();
   Error error = why.kind.empty() ? unreadable(shown_name, "cannot open", why.os_errno)
@@ -258,12 +267,58 @@ Result<OpenedFile> open_regular(const std::string& path, const std::string& show
   return fail(std::move(error));
 }
 
+}  // namespace
+
+Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name) {
+  reading_now(shown_name);
+  return opened_or_why(open_regular_file(path), shown_name);
+}
+
+Result<OpenedFile> open_regular_below(const std::string& root, const std::string& path, const std::string& shown_name) {
+  reading_now(shown_name);
+  const auto directory = RootDirectory::open(root);
+  if (!directory) return fail(unreadable(shown_name, "cannot open the root " + root, errno));
+  const FileDescriptor place = directory->place(path);
+  if (!place.is_open()) return fail(unreadable(shown_name, "cannot open", errno));
+  return opened_or_why(open_regular_file(place), shown_name);
+}
+
+namespace {
+
+bool is_served_by_process(int descriptor) {
+  constexpr std::uint32_t kFuse = 0x65735546;  // FUSE_SUPER_MAGIC
+  struct statfs system {};
+  return fstatfs(descriptor, &system) != 0 || static_cast<std::uint32_t>(system.f_type) == kFuse;
+}
+
+// Whether `path` leads through /proc/PID into another mount namespace than the tool's.
+bool is_elsewhere(const std::string& path) {
+  constexpr std::string_view kProc = "/proc/";
+  if (!path.starts_with(kProc)) return false;
+  const std::string pid = path.substr(kProc.size(), path.find('/', kProc.size()) - kProc.size());
+  if (pid == "self") return false;
+  struct stat own {
+  }, theirs{};
+  return stat("/proc/self/ns/mnt", &own) != 0 || stat(("/proc/" + pid + "/ns/mnt").c_str(), &theirs) != 0 ||
+         own.st_ino != theirs.st_ino || own.st_dev != theirs.st_dev;
+}
+
+bool others_may_change_file(const OpenedFile& file, const std::string& path) {
+  const struct stat& status = file.status;
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 || is_served_by_process(file.descriptor.get())) return true;
+  if (status.st_uid == geteuid() && geteuid() != 0) return false;
+  return status.st_uid != 0 || is_elsewhere(path);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const std::string& path,
                                                 const std::string& shown_name) {
   auto impl = std::make_unique<Impl>();
   impl->name = shown_name;
   impl->path = path;
   impl->owner = file.status.st_uid;
+  impl->others_may_change = others_may_change_file(file, path);
   if (file.status.st_size > 0) {
     auto mapped = MappedFile::map(file.descriptor.get(), static_cast<std::size_t>(file.status.st_size));
     if (!mapped) return fail(unreadable(shown_name, "cannot map", errno));
@@ -277,6 +332,13 @@ Result<std::shared_ptr<const Image>> Image::open(const std::string& path, const 
   auto file = open_regular(path, shown_name);
   if (!file) return fail(file.error());
   return map(*file, path, shown_name);
+}
+
+Result<std::shared_ptr<const Image>> Image::open_below(const std::string& root, const std::string& path,
+                                                       const std::string& shown_name) {
+  auto file = open_regular_below(root, path, shown_name);
+  if (!file) return fail(file.error());
+  return map(*file, root + path, shown_name);
 }
 
 Result<std::shared_ptr<const Image>> Image::from_bytes(std::vector<std::byte> bytes, const std::string& shown_name) {
@@ -354,6 +416,7 @@ Image::~Image() = default;
 const std::string& Image::name() const { return impl_->name; }
 const std::string& Image::path() const { return impl_->path; }
 std::optional<std::uint32_t> Image::owner() const { return impl_->owner; }
+bool Image::others_may_change() const { return impl_->others_may_change; }
 const BuildId& Image::build_id() const { return impl_->build_id; }
 std::uint16_t Image::type() const { return impl_->type; }
 std::span<const Elf64_Phdr> Image::segments() const { return impl_->segments; }

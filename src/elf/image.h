@@ -42,6 +42,11 @@ class Image {
   // only regular files.
   static Result<std::shared_ptr<const Image>> open(const std::string& path, const std::string& shown_name);
 
+  // The same for a path below the root of another process, or of an unpacked system, out of which no link leads
+  // (base/root_directory.h). path() is root + path.
+  static Result<std::shared_ptr<const Image>> open_below(const std::string& root, const std::string& path,
+                                                         const std::string& shown_name);
+
   // The same for bytes in memory (a vdso copied from a target, an unpacked .gnu_debugdata, a file made by a test),
   // which the image owns.
   static Result<std::shared_ptr<const Image>> from_bytes(std::vector<std::byte> bytes, const std::string& shown_name);
@@ -66,6 +71,11 @@ class Image {
   const std::string& path() const;  // the path that was opened; empty for from_bytes and from_memory
   // The user who owns the opened file; std::nullopt for from_bytes and from_memory.
   std::optional<std::uint32_t> owner() const;
+  // Whether somebody else than the tool's user and the machine's root may change the bytes of the file while they are
+  // read: it belongs to another user, its group or everybody may write to it, its file system is served by a process
+  // (FUSE), or it was opened through a process in another mount namespace, whose root is not the machine's. What was
+  // checked of such bytes may be gone when they are read again, so a library that reads them twice has to get a copy.
+  bool others_may_change() const;
   const BuildId& build_id() const;  // empty: the file has none
   std::uint16_t type() const;       // ET_EXEC, ET_DYN, ...
   std::span<const Elf64_Phdr> segments() const;
@@ -124,11 +134,17 @@ class ImageCache {
   // too. If another thread is opening the file, waits for it for `longest_wait`, and then fails (kTimeout).
   Result<std::shared_ptr<const Image>> open(const std::string& path, const std::string& shown_name);
 
+  // The same below another root (Image::open_below).
+  Result<std::shared_ptr<const Image>> open_below(const std::string& root, const std::string& path,
+                                                  const std::string& shown_name);
+
   explicit ImageCache(std::chrono::steady_clock::duration longest_wait = std::chrono::steady_clock::duration::max());
   ~ImageCache();
 
  private:
   struct Impl;
+  Result<std::shared_ptr<const Image>> open(const std::string& path, const std::string& shown_name,
+                                            const std::function<Result<OpenedFile>()>& open_file);
   std::unique_ptr<Impl> impl_;
 };
 

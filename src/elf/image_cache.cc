@@ -39,6 +39,16 @@ ImageCache::ImageCache(std::chrono::steady_clock::duration longest_wait) : impl_
 ImageCache::~ImageCache() = default;
 
 Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, const std::string& shown_name) {
+  return open(path, shown_name, [&] { return open_regular(path, shown_name); });
+}
+
+Result<std::shared_ptr<const Image>> ImageCache::open_below(const std::string& root, const std::string& path,
+                                                            const std::string& shown_name) {
+  return open(root + path, shown_name, [&] { return open_regular_below(root, path, shown_name); });
+}
+
+Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, const std::string& shown_name,
+                                                      const std::function<Result<OpenedFile>()>& open_file) {
   // A cached error is given the name that the file is asked for by now.
   const auto renamed = [&](Error error) {
     error.subject = shown_name;
@@ -57,7 +67,7 @@ Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, c
   if (const auto known = impl_->not_opened.find(path); known != impl_->not_opened.end()) return renamed(known->second);
   impl_->looked_for.insert(path);
   lock.unlock();
-  auto file = open_regular(path, shown_name);
+  auto file = open_file();
   lock.lock();
   impl_->looked_for.erase(path);
   impl_->changed.notify_all();

@@ -14,6 +14,7 @@ struct OpenedFile : RegularFile {};
 
 // Opens only regular stored files; never blocks on a FIFO or a device.
 Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name);
+Result<OpenedFile> open_regular_below(const std::string& root, const std::string& path, const std::string& shown_name);
 
 struct Image::Impl {
   // A contiguous range of a target's memory, for from_memory.
@@ -32,12 +33,14 @@ struct Image::Impl {
   std::string name;
   std::string path;
   std::optional<std::uint32_t> owner;
+  bool others_may_change = false;
   BuildId build_id;
   std::uint16_t type = ET_NONE;
   std::vector<Elf64_Phdr> segments;
   std::vector<Elf64_Phdr> loads;  // the PT_LOADs of `segments` that have a size, by address, without overlaps
   bool has_interpreter = false;
   std::vector<Section> sections;
+  std::string section_names;  // a copy, to which `sections` refer: names of bytes that change would change as well
   SymbolTable static_symbols;
   SymbolTable dynamic_symbols;
   std::span<const std::byte> bytes;  // of `mapped` or `owned`; empty for from_memory

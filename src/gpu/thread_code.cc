@@ -71,7 +71,7 @@ Result<std::shared_ptr<const elf::Image>> open_mapped(Pid pid, const target::Map
   auto image = elf::Image::open(
       fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end), mapping.path);
   if (image || mapping.deleted) return image;
-  return elf::Image::open(fmt::format("/proc/{}/root{}", pid, mapping.path), mapping.path);
+  return elf::Image::open_below(fmt::format("/proc/{}/root", pid), mapping.path, mapping.path);
 }
 
 std::size_t read_memory(Pid pid, Address from, void* into, std::size_t size) {

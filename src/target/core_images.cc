@@ -69,8 +69,9 @@ std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdenti
   if (wanted.main_program && !options_.executable.empty()) all.push_back({options_.executable, true});
   if (wanted.path.starts_with('/')) {
     if (!options_.sysroot.empty()) {
-      all.push_back({options_.sysroot + wanted.path});
-      if (is_below_linked(wanted.path)) all.push_back({options_.sysroot + "/usr" + wanted.path});
+      const auto add = [&](const std::string& path) { all.push_back({options_.sysroot + path, false, path}); };
+      add(wanted.path);
+      if (is_below_linked(wanted.path)) add("/usr" + wanted.path);
     }
     // The path of a file that had been deleted when the core was written names another file now: only a build-id can
     // identify the right one.
@@ -109,7 +110,9 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     }
     if (i == all.size()) break;
     const Candidate& candidate = all[i];
-    auto image = cache_.open(candidate.path, wanted.path);
+    auto image = candidate.below_sysroot.empty()
+                     ? cache_.open(candidate.path, wanted.path)
+                     : cache_.open_below(options_.sysroot, candidate.below_sysroot, wanted.path);
     if (!image) {
       if (image.error().code == ErrorCode::kNotFound && !candidate.asked_for) continue;
       Error error = image.error();

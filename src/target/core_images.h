@@ -46,7 +46,8 @@ class CoreImages {
  private:
   struct Candidate {
     std::string path;
-    bool asked_for = false;  // --exe: its refusal is always reported
+    bool asked_for = false;     // --exe: its refusal is always reported
+    std::string below_sysroot;  // its path there; empty: it is not below the sysroot
   };
   std::vector<Candidate> candidates(const CoreModuleIdentity& wanted) const;
 

@@ -87,7 +87,7 @@ LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadl
     return image;
   auto in_memory = from_memory();
   const auto on_disk =
-      shared_->files.open(fmt::format("/proc/{}/task/{}/root{}", wanted.pid, wanted.tid, file.path), file.path);
+      shared_->files.open_below(fmt::format("/proc/{}/task/{}/root", wanted.pid, wanted.tid), file.path, file.path);
   // The memory of a process that is ending is no evidence about the file, which other processes may have mapped too.
   if (const auto stat = proc::stat_of(wanted.pid, wanted.tid); !stat || stat->ends())
     return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "its process ended while it was opened"});

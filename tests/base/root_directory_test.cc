@@ -1,5 +1,6 @@
 #include "base/root_directory.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -34,6 +35,36 @@ TEST_CASE("links are resolved below the root") {
   CHECK(root->names("/usr/lib/os-release", 10).empty());
   CHECK_FALSE(RootDirectory::open(directory / "nowhere"));
   CHECK_FALSE(RootDirectory::open(directory / "secret"));
+}
+
+TEST_CASE("without openat2(), links are followed below the root as well") {
+  TemporaryDirectory directory;
+  const std::string root_path = directory / "root";
+  fs::create_directories(root_path + "/usr/lib");
+  std::ofstream(root_path + "/usr/lib/file") << "inside";
+  std::ofstream(directory / "secret") << "outside";
+  std::ofstream(root_path + "/secret") << "the root's own";
+  fs::create_directory_symlink("/usr/lib", root_path + "/lib");
+  fs::create_symlink("../../../secret", root_path + "/usr/up");
+  fs::create_symlink("/secret", root_path + "/usr/absolute");
+  fs::create_symlink("loop", root_path + "/loop");
+  const FileDescriptor root(open(root_path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const auto root_directory = RootDirectory::open(root_path);
+  REQUIRE(root_directory);
+  const auto identity = [](const FileDescriptor& place) {
+    struct stat status {};
+    return place.is_open() && fstat(place.get(), &status) == 0 ? status.st_ino : 0;
+  };
+  // As the kernel does it.
+  for (const char* path : {"/usr/lib/file", "usr/lib/file", "/lib/file", "//lib/./file", "/usr/up", "/usr/absolute",
+                           "/", "", "..", "/../../usr", "/usr/lib/../../secret", "/loop", "/loop/x", "/usr/lib/file/x",
+                           "/usr/lib/file/..", "/nothing", "/nothing/../secret", "/lib/.."}) {
+    INFO(path);
+    if (*path != '\0') CHECK(identity(walk_below(root, path)) == identity(root_directory->place(path)));
+  }
+  CHECK(identity(walk_below(root, "/usr/up")) == identity(walk_below(root, "/secret")));
+  CHECK_FALSE(walk_below(root, "/loop").is_open());
+  CHECK_FALSE(walk_below(root, "/usr/lib/file/..").is_open());
 }
 
 TEST_CASE("pipes, directories and files of the kernel are not read") {

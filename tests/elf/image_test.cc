@@ -295,6 +295,39 @@ TEST_CASE("the cache opens a file once, by whatever path and from whatever threa
   CHECK(cache.open(text, "second").error().message() == "second: not an ELF file");
 }
 
+TEST_CASE("who may change a file while it is read") {
+  const Directory directory;
+  const std::string path = (directory.path / "lib.so").string();
+  fs::copy_file(loaded_at(reinterpret_cast<void*>(&gnu_get_libc_version)).path, path);
+  const auto may_change = [&](const std::string& opened) { return (*Image::open(opened, path))->others_may_change(); };
+  REQUIRE(chmod(path.c_str(), 0644) == 0);
+  CHECK_FALSE(may_change(path));
+  CHECK_FALSE(may_change("/proc/self/root" + path));
+  CHECK_FALSE(may_change("/proc/" + std::to_string(getpid()) + "/root" + path));
+  for (const mode_t mode : {0664, 0646}) {
+    REQUIRE(chmod(path.c_str(), mode) == 0);
+    CHECK(may_change(path));
+  }
+  CHECK_FALSE((*Image::from_bytes(slurp(path), "lib.so"))->others_may_change());
+  if (geteuid() != 0) return;
+  REQUIRE(chmod(path.c_str(), 0644) == 0);
+  REQUIRE(chown(path.c_str(), 65534, 65534) == 0);
+  CHECK(may_change(path));
+}
+
+TEST_CASE("section names stay what they were when the file changes") {
+  const Directory directory;
+  const std::string path = (directory.path / "lib.so").string();
+  fs::copy_file(loaded_at(reinterpret_cast<void*>(&gnu_get_libc_version)).path, path);
+  const auto image = *Image::open(path, "lib.so");
+  const std::size_t sections = image->sections().size();
+  std::vector<char> nothing(fs::file_size(path), 1);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary)
+      .write(nothing.data(), static_cast<long>(nothing.size()));
+  CHECK(image->sections().size() == sections);
+  CHECK(image->section(".text") != nullptr);
+}
+
 TEST_CASE("bytes in memory and a mapped file make the same image") {
   const Loaded libc = loaded_at(reinterpret_cast<void*>(&gnu_get_libc_version));
   auto mapped = Image::open(libc.path, "libc");

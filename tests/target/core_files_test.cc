@@ -183,6 +183,20 @@ TEST_CASE("which package dpkg says a file is of") {
   CHECK(debian_packages_of({plain}, "/nowhere").at(plain) == "libc6:amd64");
 }
 
+TEST_CASE("links below --sysroot lead to files below it") {
+  REQUIRE_CORE(made, kernel_core("abort", why));
+  MovedFixture moved(*made);
+  const std::string root = moved.directory() / "root";
+  fs::create_directories(root + fs::path(moved.original("x")).parent_path().string());
+  // Absolute, as in the image of a system: each file is below the root, or nowhere.
+  for (const char* name : {"fixture", "libfixture.so"})
+    fs::create_symlink(moved.file(name), root + moved.original(name));
+  CHECK(moved.open({.executable = {}, .sysroot = root, .search = {}})->problems().size() == 1);
+  fs::create_directories(root + fs::path(moved.file("x")).parent_path().string());
+  for (const char* name : {"fixture", "libfixture.so"}) fs::copy_file(moved.file(name), root + moved.file(name));
+  CHECK(moved.open({.executable = {}, .sysroot = root, .search = {}})->problems().empty());
+}
+
 TEST_CASE("--sysroot comes before the path itself") {
   REQUIRE_CORE(made, kernel_core("abort", why));
   MovedFixture moved(*made);
