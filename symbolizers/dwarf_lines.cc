@@ -29,7 +29,7 @@ using ElfHandle = std::unique_ptr<Elf, EndElf>;
 using DwarfHandle = std::unique_ptr<Dwarf, EndDwarf>;
 
 struct OpenDwarf {
-  std::shared_ptr<const elf::Image> unpacked;  // if the file's own sections are compressed
+  std::shared_ptr<const elf::Image> unpacked;  // if the file's own sections are compressed, or others may change it
   ElfHandle elf;                               // borrows the bytes
   DwarfHandle dwarf;                           // borrows the ELF handle
   const elf::Image* image = nullptr;
@@ -47,7 +47,8 @@ Result<OpenDwarf> open_dwarf(const elf::Image& image) {
   std::call_once(version_set, [] { elf_version(EV_CURRENT); });
   OpenDwarf opened;
   opened.image = &image;
-  if (has_packed_debug(image)) {
+  // libdw checks offsets, and the ends of strings, and reads the bytes again when it uses them.
+  if (has_packed_debug(image) || image.others_may_change()) {
     auto unpacked = unpack_debug(image);
     if (!unpacked) return fail(unpacked.error());
     opened.unpacked = std::move(*unpacked);
@@ -77,7 +78,8 @@ struct SplitUnit {
   std::shared_ptr<const elf::Image> image;  // its own two sections
   OpenDwarf dwarf;                          // borrows them
   Dwarf_Die die;
-  SplitSections sections;  // of the file that the SplitSource has
+  SplitSections sections;              // of the file that the SplitSource has
+  std::span<const std::byte> entries;  // .debug_info of `image`
 };
 
 // The unit with this id among those of a .dwo, which usually has one, and several after link time optimization.
@@ -143,7 +145,7 @@ struct DwarfLines::Impl {
   mutable std::uint64_t copied = 0;  // of split units, in bytes
 
   std::vector<Unit> units_of(std::span<const Vaddr> addresses, DeadlineCheck& deadline) const;
-  std::optional<LineProgram> lines_of(Dwarf_Die& unit) const;
+  std::optional<LineProgram> lines_of(DwarfUnit& unit) const;
   std::optional<SplitUnit> split_unit_of(DwarfUnit& unit, DeadlineCheck& deadline) const;
 };
 
@@ -165,8 +167,15 @@ Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const elf::Image& image, co
   const elf::Image& plain = *impl->main.image;
   impl->sections = {section_bytes(plain, ".debug_line"), section_bytes(plain, ".debug_line_str"),
                     section_bytes(plain, ".debug_str")};
-  impl->address_sections = {section_bytes(plain, ".debug_addr"), section_bytes(plain, ".debug_ranges"),
-                            section_bytes(plain, ".debug_rnglists")};
+  impl->address_sections = {section_bytes(plain, ".debug_addr"),
+                            section_bytes(plain, ".debug_ranges"),
+                            section_bytes(plain, ".debug_rnglists"),
+                            {}};
+  for (const elf::Image* file : {&plain, alt != nullptr ? impl->alt.image : nullptr}) {
+    if (file == nullptr) continue;
+    for (const char* name : {".debug_str", ".debug_line_str", ".debug_info", ".debug_types"})
+      if (const auto bytes = section_bytes(*file, name); !bytes.empty()) impl->address_sections.texts.push_back(bytes);
+  }
   // If none is set, libdw searches for the file that a .gnu_debugaltlink names, and opens it: so each file gets one.
   // dwz does not chain them.
   Dwarf* const shared = alt != nullptr ? impl->alt.dwarf.get() : impl->main.dwarf.get();
@@ -230,13 +239,13 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
   return all;
 }
 
-std::optional<LineProgram> DwarfLines::Impl::lines_of(Dwarf_Die& unit) const {
-  const auto offset = DwarfUnit::number(unit, DW_AT_stmt_list);
+std::optional<LineProgram> DwarfLines::Impl::lines_of(DwarfUnit& unit) const {
+  const auto offset = DwarfUnit::number(unit.die(), DW_AT_stmt_list);
   if (!offset) return std::nullopt;
   Dwarf_Attribute attribute;
-  const char* directory = nullptr;
-  if (dwarf_attr(&unit, DW_AT_comp_dir, &attribute) != nullptr) directory = dwarf_formstring(&attribute);
-  return LineProgram::parse(sections, *offset, directory == nullptr ? "" : directory);
+  std::optional<std::string_view> directory;
+  if (dwarf_attr(&unit.die(), DW_AT_comp_dir, &attribute) != nullptr) directory = unit.text(attribute);
+  return LineProgram::parse(sections, *offset, directory.value_or(""));
 }
 
 // libdw would search for the file of a split unit itself, by the path that the skeleton names. Instead it gets the
@@ -266,7 +275,8 @@ std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, Deadli
     if (!dwarf) return false;
     const auto die = unit_with_id(dwarf->dwarf.get(), name->id, deadline);
     if (!die) return false;
-    found = SplitUnit{std::move(*image), std::move(*dwarf), *die, *own};
+    const auto entries = section_bytes(*dwarf->image, ".debug_info");
+    found = SplitUnit{std::move(*image), std::move(*dwarf), *die, *own, entries};
     return true;
   });
   return found;
@@ -290,10 +300,10 @@ std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> 
     DwarfUnit own(unit.die, impl_->address_sections);
     std::optional<SplitUnit> split;
     if (functions) split = impl_->split_unit_of(own, deadline);
-    DwarfUnit whole = split ? DwarfUnit(split->die, own, split->sections) : own;
+    DwarfUnit whole = split ? DwarfUnit(split->die, own, split->sections, split->entries) : own;
     if (functions) scopes = find_scopes(whole, inside, deadline);
 
-    const auto lines = impl_->lines_of(unit.die);
+    const auto lines = impl_->lines_of(own);
     std::vector<std::optional<LineRow>> rows(inside.size());
     if (lines) rows = lines->find(inside, deadline);
 

@@ -84,6 +84,15 @@ std::optional<std::string_view> string_at(std::span<const std::byte> strings, st
 
 }  // namespace
 
+std::optional<std::string_view> string_in(std::span<const std::span<const std::byte>> sections, const char* start) {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(start);
+  for (const auto section : sections) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(section.data());
+    if (wanted >= begin && wanted - begin < section.size()) return string_at(section, wanted - begin);
+  }
+  return std::nullopt;
+}
+
 // The part of a section from the unit's base on, to which the unit's entries refer by offsets or indexes; the whole
 // section if the unit names no base.
 std::span<const std::byte> DwarfUnit::base_of(std::span<const std::byte> section, unsigned name, unsigned gnu_name) {
@@ -98,7 +107,7 @@ std::span<const std::byte> DwarfUnit::base_of(std::span<const std::byte> section
 }
 
 DwarfUnit::DwarfUnit(Dwarf_Die die, const AddressSections& sections)
-    : die_(die), pairs_(sections.ranges), coded_(sections.rnglists) {
+    : die_(die), pairs_(sections.ranges), coded_(sections.rnglists), texts_(sections.texts) {
   Dwarf_Half version = 0;
   std::uint8_t offset_size = 4;
   // Does not ask for the split unit's entry: libdw would then open the path that the file names.
@@ -113,7 +122,8 @@ DwarfUnit::DwarfUnit(Dwarf_Die die, const AddressSections& sections)
   if (dwarf_attr(&die_, DW_AT_low_pc, &low) != nullptr) low_pc_ = address(low).value_or(0);
 }
 
-DwarfUnit::DwarfUnit(Dwarf_Die die, const DwarfUnit& skeleton, const SplitSections& sections)
+DwarfUnit::DwarfUnit(Dwarf_Die die, const DwarfUnit& skeleton, const SplitSections& sections,
+                     std::span<const std::byte> entries)
     : die_(die),
       is_split_(true),
       low_pc_(skeleton.low_pc_),
@@ -121,7 +131,8 @@ DwarfUnit::DwarfUnit(Dwarf_Die die, const DwarfUnit& skeleton, const SplitSectio
       pairs_(skeleton.split_pairs_),
       coded_(sections.rnglists),
       str_(sections.str),
-      str_offsets_(sections.str_offsets) {
+      str_offsets_(sections.str_offsets),
+      entries_(entries) {
   Dwarf_Half version = 0;
   std::uint8_t offset_size = 4;
   dwarf_cu_info(die_.cu, &version, nullptr, nullptr, nullptr, nullptr, nullptr, &offset_size);
@@ -175,9 +186,10 @@ std::optional<std::string_view> DwarfUnit::text(Dwarf_Attribute& attribute) cons
       return offset ? string_at(str_, *offset) : std::nullopt;
     }
   }
+  // Of DW_FORM_string, libdw does not check that it ends.
   const char* text = dwarf_formstring(&attribute);
   if (text == nullptr) return std::nullopt;
-  return std::string_view(text);
+  return string_in(is_split_ ? std::span(&entries_, 1) : texts_, text);
 }
 
 RangeReader DwarfUnit::ranges(Dwarf_Die& entry) const {

@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/types.h"
 
@@ -27,9 +28,10 @@ namespace rankstacks::symbolizers {
 // Sections of a file with units that are not split, or with skeletons; decompressed, empty if the file does not have
 // them.
 struct AddressSections {
-  std::span<const std::byte> addr;      // .debug_addr
-  std::span<const std::byte> ranges;    // .debug_ranges, up to DWARF 4
-  std::span<const std::byte> rnglists;  // .debug_rnglists
+  std::span<const std::byte> addr;                // .debug_addr
+  std::span<const std::byte> ranges;              // .debug_ranges, up to DWARF 4
+  std::span<const std::byte> rnglists;            // .debug_rnglists
+  std::vector<std::span<const std::byte>> texts;  // all that its strings can be in, the shared debug file's included
 };
 
 // Sections of one split unit.
@@ -37,6 +39,9 @@ struct SplitSections {
   std::span<const std::byte> info, abbrev, rnglists, str_offsets;
   std::span<const std::byte> str;  // for all units of the file
 };
+
+// The string that begins at `start`, if it begins and ends in one of the sections, and is no longer than any name.
+std::optional<std::string_view> string_in(std::span<const std::span<const std::byte>> sections, const char* start);
 
 class DwarfUnit;
 
@@ -70,8 +75,9 @@ class DwarfUnit {
  public:
   // A unit that is in the file itself; it may be a skeleton. The sections must outlive it.
   DwarfUnit(Dwarf_Die die, const AddressSections& sections);
-  // The split unit `die` of `skeleton`.
-  DwarfUnit(Dwarf_Die die, const DwarfUnit& skeleton, const SplitSections& sections);
+  // The split unit `die` of `skeleton`; `entries` is the section that libdw has it from.
+  DwarfUnit(Dwarf_Die die, const DwarfUnit& skeleton, const SplitSections& sections,
+            std::span<const std::byte> entries);
 
   Dwarf_Die& die() { return die_; }
 
@@ -110,6 +116,8 @@ class DwarfUnit {
   std::span<const std::byte> coded_;        // .debug_rnglists
   std::span<const std::byte> split_pairs_;  // for a skeleton: `pairs_` of its split unit
   std::span<const std::byte> str_, str_offsets_;
+  std::span<const std::byte> entries_;                 // of a split unit
+  std::span<const std::span<const std::byte>> texts_;  // of one that is not split
 };
 
 }  // namespace rankstacks::symbolizers

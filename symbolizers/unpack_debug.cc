@@ -62,7 +62,12 @@ Packed parse(const elf::Image& image, const elf::Section& section) {
   return {0, bytes.size(), bytes};
 }
 
-bool unpack(const Packed& packed, std::byte* into) {
+bool unpack(Packed packed, std::byte* into, bool may_change) {
+  std::vector<std::byte> unchanging;
+  if (may_change && packed.method != 0) {
+    unchanging.assign(packed.bytes.begin(), packed.bytes.end());
+    packed.bytes = unchanging;
+  }
   if (packed.method == 0) {
     std::copy(packed.bytes.begin(), packed.bytes.end(), into);
     return true;
@@ -128,7 +133,7 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   std::vector<char> unpacked(contents.size());
   run_in_parallel(contents.size(), [&](std::size_t turn) {
     const std::size_t i = order[turn];
-    unpacked[i] = unpack(contents[i], plain.contents(i).data());
+    unpacked[i] = unpack(contents[i], plain.contents(i).data(), image.others_may_change());
   });
   if (const auto bad = std::find(unpacked.begin(), unpacked.end(), 0); bad != unpacked.end()) {
     return malformed(fmt::format("{} does not unpack", names[static_cast<std::size_t>(bad - unpacked.begin())]));

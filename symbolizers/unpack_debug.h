@@ -14,7 +14,8 @@ namespace rankstacks::symbolizers {
 
 bool has_packed_debug(const elf::Image& image);
 
-// An image with those .debug_* sections of `image` that are read for lines and inlined functions, all uncompressed.
+// An image with those .debug_* sections of `image` that are read for lines and inlined functions, all uncompressed: a
+// private copy, also of a file in which nothing is compressed.
 // Each is unpacked on a processor of its own if there are several.
 Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image);
 

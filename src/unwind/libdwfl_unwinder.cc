@@ -24,6 +24,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "elf/bytes.h"
 #include "unwind/stack_walk.h"
 #include "unwind/unwind_only_elf.h"
 #include "unwind/vetted_tables.h"
@@ -31,10 +32,33 @@
 namespace rankstacks::unwind {
 namespace {
 
+// The bytes of files as libdw gets them: each file itself, or what it needs of it (unwind_only_elf.h). libdw and what
+// vets the tables for it have to see the same bytes.
+class FileBytes {
+ public:
+  // Empty if there is no file, or no copy of it. They stay valid and the same.
+  std::span<const std::byte> of(const elf::Image& image) {
+    if (image.bytes().empty() || !UnwindOnlyElf::is_needed(image)) return image.bytes();
+    auto known = copies_.find(&image);
+    if (known == copies_.end()) known = copies_.emplace(&image, UnwindOnlyElf::copy_of(image)).first;
+    return known->second ? std::span<const std::byte>(known->second->bytes()) : std::span<const std::byte>{};
+  }
+  // As elf::Image::at().
+  std::span<const std::byte> at(const elf::Image& image, Vaddr vaddr) {
+    const auto there = image.at(vaddr);
+    if (there.empty() || image.bytes().empty()) return there;
+    const auto offset = static_cast<std::size_t>(there.data() - image.bytes().data());
+    return elf::exactly(of(image), offset, there.size());
+  }
+
+ private:
+  std::unordered_map<const elf::Image*, std::optional<UnwindOnlyElf>> copies_;
+};
+
 // What libdw reads of tables: the files, whatever the target has in memory.
 class ModuleFiles final : public target::Target {
  public:
-  explicit ModuleFiles(const target::Target& target) : target_(target) {}
+  ModuleFiles(const target::Target& target, FileBytes& files) : target_(target), files_(files) {}
   const std::string& subject() const override { return target_.subject(); }
   std::span<const target::ThreadInfo> threads() const override { return {}; }
   std::span<const target::Mapping> mappings() const override { return {}; }
@@ -42,7 +66,7 @@ class ModuleFiles final : public target::Target {
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override {
     const target::Module* module = target_.modules().find(address);
     if (module == nullptr || !module->image) return 0;
-    const auto bytes = module->image->at(module->to_vaddr(address));
+    const auto bytes = files_.at(*module->image, module->to_vaddr(address));
     const std::size_t n = std::min(bytes.size(), into.size());
     std::copy_n(bytes.begin(), n, into.begin());
     return n;
@@ -50,6 +74,7 @@ class ModuleFiles final : public target::Target {
 
  private:
   const target::Target& target_;
+  FileBytes& files_;
 };
 
 // Whether libdwfl evaluates the operation to an end, without a trap or a leak.
@@ -87,7 +112,10 @@ constexpr pid_t kThread = 1;
 class DwflStepper final : public FrameStepper {
  public:
   explicit DwflStepper(const target::Target& target)
-      : target_(target), files_(target), tables_(files_, CfiDialect::kLibdw) {
+      : target_(target),
+        files_(target, bytes_),
+        tables_(files_, CfiDialect::kLibdw,
+                [this](const elf::Image& image, Vaddr vaddr) { return bytes_.at(image, vaddr); }) {
     static const Dwfl_Callbacks callbacks = {&DwflStepper::find_elf, &DwflStepper::find_debuginfo, nullptr, nullptr};
     dwfl_.reset(dwfl_begin(&callbacks));
     if (!dwfl_) return;
@@ -99,7 +127,7 @@ class DwflStepper final : public FrameStepper {
       void** userdata = nullptr;
       dwfl_module_info(reported, &userdata, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
       if (userdata == nullptr) continue;
-      reported_.push_back({m.image.get(), &m.path, std::nullopt});
+      reported_.push_back({m.image.get(), &m.path, &bytes_});
       *userdata = &reported_.back();
     }
     dwfl_report_end(dwfl_.get(), nullptr, nullptr);
@@ -146,7 +174,7 @@ class DwflStepper final : public FrameStepper {
   struct Reported {
     const elf::Image* image;
     const std::string* path;
-    std::optional<UnwindOnlyElf> copy;
+    FileBytes* bytes;
   };
   struct Found {
     target::Registers registers;
@@ -182,14 +210,7 @@ class DwflStepper final : public FrameStepper {
   static int find_elf(Dwfl_Module*, void** userdata, const char*, Dwarf_Addr, char** file_name, Elf** elf) noexcept {
     auto* module = static_cast<Reported*>(*userdata);
     if (module == nullptr) return -1;
-    auto bytes = module->image->bytes();
-    if (UnwindOnlyElf::is_needed(*module->image)) {
-      if (!module->copy) {
-        if (auto copy = UnwindOnlyElf::copy_of(*module->image)) module->copy.emplace(std::move(*copy));
-        else return -1;
-      }
-      bytes = module->copy->bytes();
-    }
+    const auto bytes = module->bytes->of(*module->image);
     // The image was read from memory: there is no file. Without an Elf libdwfl opens whatever *file_name says (elfutils
     // 0.188, libdwfl/dwfl_module_getdwarf.c, open_elf): a path that a target chose.
     if (bytes.empty()) return -1;
@@ -249,6 +270,7 @@ class DwflStepper final : public FrameStepper {
   }
 
   const target::Target& target_;
+  FileBytes bytes_;
   ModuleFiles files_;
   VettedTables tables_;
   std::unordered_map<Address, bool> is_sound_;  // the entry for a pc

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace rankstacks::unwind {
 namespace {
@@ -19,6 +20,7 @@ bool is_unwind_table(std::string_view name) {
 }  // namespace
 
 bool UnwindOnlyElf::is_needed(const elf::Image& image) {
+  if (image.others_may_change()) return true;
   return std::any_of(image.sections().begin(), image.sections().end(), [](const elf::Section& s) {
     return (s.header.sh_flags & SHF_COMPRESSED) != 0 || s.name.starts_with(".zdebug_");
   });
@@ -27,41 +29,70 @@ bool UnwindOnlyElf::is_needed(const elf::Image& image) {
 std::optional<UnwindOnlyElf> UnwindOnlyElf::copy_of(const elf::Image& image) {
   const auto from = image.bytes();
   if (from.size() < sizeof(Elf64_Ehdr)) return std::nullopt;
-  void* memory = mmap(nullptr, from.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // Only what is filled in can be written to, and counts towards the limit of memory (RLIMIT_DATA).
+  void* memory = mmap(nullptr, from.size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return std::nullopt;
   UnwindOnlyElf made({static_cast<std::byte*>(memory), from.size()});
   // In a sound file no byte is in two sections. The tables and names of the largest library seen, libtorch_cuda, have
   // 200 MB.
   constexpr std::uint64_t kMaxTaken = std::uint64_t{1} << 30;
   std::uint64_t left = std::min<std::uint64_t>(2 * from.size(), kMaxTaken);
+  const auto write = [&](std::uint64_t offset, const void* bytes, std::uint64_t size) {
+    constexpr std::uint64_t kPage = 4096;
+    const std::uint64_t first = offset & ~(kPage - 1);
+    if (size == 0) return true;
+    if (mprotect(made.bytes_.data() + first, offset + size - first, PROT_READ | PROT_WRITE) != 0) return false;
+    std::memcpy(made.bytes_.data() + offset, bytes, size);
+    return true;
+  };
   const auto take = [&](std::uint64_t offset, std::uint64_t size) {
     if (offset >= from.size()) return;
     const std::uint64_t n = std::min({size, from.size() - offset, left});
-    std::memcpy(made.bytes_.data() + offset, from.data() + offset, n);
-    left -= n;
+    if (write(offset, from.data() + offset, n)) left -= n;
   };
 
   Elf64_Ehdr header;
   std::memcpy(&header, from.data(), sizeof header);
-  take(0, sizeof header);
-  take(header.e_phoff, std::uint64_t{header.e_phnum} * sizeof(Elf64_Phdr));
-  take(header.e_shoff, image.sections().size() * sizeof(Elf64_Shdr));
-  for (const Elf64_Phdr& segment : image.segments()) {
+  // The Image has checked these once; the bytes may have changed since.
+  const auto& segments = image.segments();
+  std::vector<Elf64_Shdr> sections;
+  const auto fits = [&](std::uint64_t offset, std::uint64_t size) {
+    return offset >= sizeof header && offset <= from.size() && size <= from.size() - offset;
+  };
+  if (segments.empty()) header.e_phoff = 0;
+  else if (segments.size() >= PN_XNUM || !fits(header.e_phoff, segments.size_bytes())) return std::nullopt;
+  header.e_phnum = static_cast<Elf64_Half>(segments.size());
+  for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type == PT_GNU_EH_FRAME || segment.p_type == PT_NOTE) take(segment.p_offset, segment.p_filesz);
   }
+  bool has_table = false;
   for (std::size_t i = 0; i < image.sections().size(); ++i) {
     const elf::Section& section = image.sections()[i];
-    if (is_unwind_table(section.name) || section.header.sh_type == SHT_STRTAB) {
-      take(section.header.sh_offset, section.header.sh_type == SHT_NOBITS ? 0 : section.header.sh_size);
-    } else if (is_debug(section.name) || (section.header.sh_flags & SHF_COMPRESSED) != 0) {
-      const std::uint64_t at = header.e_shoff + i * sizeof(Elf64_Shdr);
-      if (header.e_shoff > from.size() || from.size() - header.e_shoff < (i + 1) * sizeof(Elf64_Shdr)) break;
-      Elf64_Shdr empty = section.header;
-      empty.sh_type = SHT_NOBITS;
-      empty.sh_flags &= ~std::uint64_t{SHF_COMPRESSED};
-      std::memcpy(made.bytes_.data() + at, &empty, sizeof empty);
+    Elf64_Shdr own = section.header;
+    const bool is_names = i == header.e_shstrndx && own.sh_type == SHT_STRTAB;
+    if (is_unwind_table(section.name) || is_names) {
+      if (own.sh_type != SHT_NOBITS) take(own.sh_offset, own.sh_size);
+      has_table = has_table || section.name == ".eh_frame";
+    } else if (is_debug(section.name) || (own.sh_flags & SHF_COMPRESSED) != 0) {
+      own.sh_type = SHT_NOBITS;
+      own.sh_flags &= ~std::uint64_t{SHF_COMPRESSED};
     }
+    sections.push_back(own);
   }
+  const auto search_table = image.eh_frame_hdr();
+  if (const Elf64_Phdr* load = search_table && !has_table ? image.load_of(*search_table) : nullptr)
+    take(load->p_offset, load->p_filesz);
+
+  const std::uint64_t size = sections.size() * sizeof(Elf64_Shdr);
+  if (sections.empty() || sections.size() >= SHN_LORESERVE || !fits(header.e_shoff, size)) {
+    header.e_shoff = header.e_shnum = header.e_shstrndx = 0;
+  } else {
+    header.e_shnum = static_cast<Elf64_Half>(sections.size());
+    if (!write(header.e_shoff, sections.data(), size)) return std::nullopt;
+  }
+  // Last, as the vetting of tables relies on the segments.
+  if (!write(header.e_phoff, segments.data(), segments.size_bytes()) || !write(0, &header, sizeof header))
+    return std::nullopt;
   return made;
 }
 

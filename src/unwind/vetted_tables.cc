@@ -50,11 +50,11 @@ bool VettedTables::Entry::read(const target::Target& target, Address from) {
   return size > kUsual && target.read_exact(from + there, std::span(bytes).subspan(there));
 }
 
-std::optional<VettedTables::SearchTable> VettedTables::search_table_of(const target::Module& module) {
+std::optional<VettedTables::SearchTable> VettedTables::search_table_of(const target::Module& module) const {
   if (!module.image) return std::nullopt;
   const auto vaddr = module.image->eh_frame_hdr();
   if (!vaddr) return std::nullopt;
-  const auto bytes = module.image->at(*vaddr);
+  const auto bytes = bytes_at_(*module.image, *vaddr);
   if (bytes.size() < 12) return std::nullopt;
   const auto* b = reinterpret_cast<const std::uint8_t*>(bytes.data());
   // version 1, any 4-byte pointer to .eh_frame, a udata4 count, a table of datarel|sdata4 pairs: the form that every

@@ -8,8 +8,10 @@
 // faster than reading the target.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "target/target.h"
@@ -19,9 +21,13 @@ namespace rankstacks::unwind {
 
 class VettedTables {
  public:
+  // Where the bytes of an image are read: as elf::Image::at(), or of a copy of the file.
+  using BytesAt = std::function<std::span<const std::byte>(const elf::Image& image, Vaddr vaddr)>;
   // The target must outlive it.
-  explicit VettedTables(const target::Target& target, CfiDialect dialect = CfiDialect::kLibunwind)
-      : target_(target), dialect_(dialect) {}
+  explicit VettedTables(
+      const target::Target& target, CfiDialect dialect = CfiDialect::kLibunwind,
+      BytesAt bytes_at = [](const elf::Image& image, Vaddr vaddr) { return image.at(vaddr); })
+      : target_(target), dialect_(dialect), bytes_at_(std::move(bytes_at)) {}
 
   enum class Verdict { kNone, kUnsound, kSound };
   // The verdict on the entry that the search table names for `pc`. kNone: there is no FDE, or one that ends before
@@ -81,13 +87,14 @@ class VettedTables {
     bool read(const target::Target& target, Address from);
   };
 
-  static std::optional<SearchTable> search_table_of(const target::Module& module);
+  std::optional<SearchTable> search_table_of(const target::Module& module) const;
   std::optional<Address> find(const target::Module& module, Address pc);
   Verdict vet(const target::Module& module, Address pc, Address fde);
   void write(Block& block, Address at);  // writes the entries vetted last
 
   const target::Target& target_;
   CfiDialect dialect_;
+  BytesAt bytes_at_;
   std::unordered_map<const target::Module*, std::optional<SearchTable>> search_tables_;
   Entry fde_, cie_;
   bool cie_is_sound_ = false;
