@@ -1,12 +1,18 @@
 #include "capture/job_plan.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <algorithm>
+#include <climits>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <utility>
+
+#include "base/unattended.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -102,19 +108,75 @@ LivePlan plan_chosen(const JobChoice& choice, const ProcessTable& table, Prepare
 
 }  // namespace
 
+namespace {
+
+std::string program_of(const std::string& process) {
+  std::string path(PATH_MAX, '\0');
+  const ssize_t size = readlink(("/proc/" + process + "/exe").c_str(), path.data(), path.size());
+  path.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+  return path;
+}
+
+// The name of a file by its path in /proc, which may have been deleted.
+std::string_view name_of(std::string_view path) {
+  path = path.substr(0, path.rfind(" (deleted)"));
+  return path.substr(path.rfind('/') + 1);
+}
+
+// The processes that run the tool's own program. The text of a link asks nobody. Whether a file is the same one may be
+// asked of its file system, and that of another user's process may never answer: so only files of the tool's name are
+// compared, by workers, and none after one that did not answer.
+std::set<Pid> tools_among(const std::vector<Pid>& pids) {
+  struct Found {
+    std::mutex mutex;
+    std::set<Pid> tools;
+    bool silent = false;
+  };
+  struct statx own {};
+  constexpr int kFlags = AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
+  if (statx(AT_FDCWD, "/proc/self/exe", kFlags, STATX_INO, &own) != 0) return {};
+  const auto found = std::make_shared<Found>();
+  const Unattended compare{
+      [found, pids, own](std::size_t i) {
+        {
+          const std::lock_guard lock(found->mutex);
+          if (found->silent) return;
+        }
+        struct statx program {};
+        if (statx(AT_FDCWD, fmt::format("/proc/{}/exe", pids[i]).c_str(), kFlags, STATX_INO, &program) != 0 ||
+            program.stx_ino != own.stx_ino || program.stx_dev_major != own.stx_dev_major ||
+            program.stx_dev_minor != own.stx_dev_minor)
+          return;
+        const std::lock_guard lock(found->mutex);
+        found->tools.insert(pids[i]);
+      },
+      kMinTimeout,
+      [found](std::size_t, const Outcome&) {
+        const std::lock_guard lock(found->mutex);
+        found->silent = true;
+      }};
+  compare.run(pids.size());
+  const std::lock_guard lock(found->mutex);
+  return found->tools;
+}
+
+}  // namespace
+
 ProcessTable table_for(const LiveRequest& request) {
   ProcessTable table = ProcessTable::scan();
-  struct stat own {};
-  if (!request.without_tools || stat("/proc/self/exe", &own) != 0) return table;
-  std::vector<ProcessEntry> entries;
+  if (!request.without_tools) return table;
+  const std::string own = program_of("self");
+  std::vector<Pid> candidates;
   for (const auto& [pid, entry] : table.all()) {
-    struct stat program {};
     const bool is_named = std::find(request.pids.begin(), request.pids.end(), pid) != request.pids.end();
-    if (entry.kernel_thread || is_named || pid == getpid() ||
-        stat(fmt::format("/proc/{}/exe", pid).c_str(), &program) != 0 || program.st_dev != own.st_dev ||
-        program.st_ino != own.st_ino)
-      entries.push_back(entry);
+    if (!entry.kernel_thread && !is_named && pid != getpid() &&
+        name_of(program_of(std::to_string(pid))) == name_of(own))
+      candidates.push_back(pid);
   }
+  const std::set<Pid> tools = tools_among(candidates);
+  std::vector<ProcessEntry> entries;
+  for (const auto& [pid, entry] : table.all())
+    if (!tools.contains(pid)) entries.push_back(entry);
   return ProcessTable(std::move(entries));
 }
 

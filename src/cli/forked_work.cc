@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <csignal>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/unattended.h"
@@ -51,10 +53,36 @@ bool read_all(const FileDescriptor& in, const WorkLimit& limit, std::size_t most
   }
 }
 
+// How long a process that has done its work may take to end: the kernel takes back its memory, which may be gigabytes.
+constexpr std::chrono::seconds kToEnd{10};
+// And one that was killed. A process that the kernel holds, as in a request to a file server that does not answer, is
+// not ended by a signal: it is left behind, and ends when that wait does.
+constexpr std::chrono::seconds kToBeKilled{1};
+
+std::vector<pid_t> left_behind;
+
+// The wait status; std::nullopt if it has not ended within that time.
+std::optional<int> end_of(pid_t child, Deadline::Clock::duration limit) {
+  constexpr std::chrono::milliseconds kPause{2};
+  const Deadline deadline = Deadline::after(limit);
+  while (true) {
+    int status = 0;
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if ((ended < 0 && errno != EINTR) || deadline.passed()) return std::nullopt;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void reap_left_behind() {
+  std::erase_if(left_behind, [](pid_t child) { return waitpid(child, nullptr, WNOHANG) == child; });
+}
+
 }  // namespace
 
 std::optional<std::string> do_forked(const std::function<std::string()>& work, const WorkLimit& limit,
                                      std::size_t most) {
+  reap_left_behind();
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
   FileDescriptor in(ends[0]), out(ends[1]);
@@ -68,10 +96,13 @@ std::optional<std::string> do_forked(const std::function<std::string()>& work, c
   out = FileDescriptor();
   std::string result;
   const bool in_time = read_all(in, limit, most, result);
-  if (!in_time) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  const bool done = in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  std::optional<int> status;
+  if (in_time) status = end_of(child, kToEnd);
+  if (!status) {
+    kill(child, SIGKILL);
+    if (!end_of(child, kToBeKilled)) left_behind.push_back(child);
+  }
+  const bool done = status && WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
   return done ? std::optional(std::move(result)) : std::nullopt;
 }
 

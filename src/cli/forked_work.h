@@ -18,6 +18,7 @@ struct WorkLimit {
 };
 
 // What `work` returns, of at most `most` bytes. std::nullopt if it was not done in time, and was killed, or has failed.
+// One that does not end when it is killed, as the kernel holds it, is not waited for.
 // The forked process is killed if this one ends.
 std::optional<std::string> do_forked(const std::function<std::string()>& work, const WorkLimit& limit,
                                      std::size_t most = 64u << 20);

@@ -3,6 +3,7 @@ tool ends in time, although its requests never return: a request that a FUSE ser
 that."""
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -168,6 +169,58 @@ def case_metadata_on_it(directory):
                 check(status == 0 and [rank["status"] for rank in report["ranks"]] == ["complete"] * 2, "%s: status %d, %r" % (arguments[0], status, [problems_of(rank) for rank in report["ranks"]]))
                 found = [versions.modules_of(report, number, "NCCL")[0]["version"] for number in (0, 1)]
                 check(found == [None, "2.28.9"], "%s: %r" % (arguments[0], found))
+
+
+def ends_in_time(command, end=None, **options):
+    """Runs the command, calls end(process) if it has to be ended, and returns its exit status; a tool that hangs is killed."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    try:
+        if end:
+            end(process)
+        _, err = process.communicate(timeout=TEST_TIMEOUT / 4)
+        return process.returncode, err.decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.stdout.close()
+        process.stderr.close()
+        return None, "it has not ended"
+
+
+def children_states(pid):
+    """The states of a process and of its children."""
+    states = []
+    for path in ["/proc/%d" % pid] + ["/proc/%s" % child for child in open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii").read().split()]:
+        try:
+            with open(path + "/stat", encoding="utf-8", errors="replace") as file:
+                states.append(file.read().rsplit(")", 1)[1].split()[0])
+        except FileNotFoundError:
+            pass
+    return states
+
+
+def case_programs_of_others_on_it(directory):
+    """`dump` and `watch` look for other runs of the tool among all processes, by their programs: those of others may not answer."""
+    with SilentFileSystem(directory) as fs:
+        chain = os.path.join(FIXTURES, "chain")
+        programs = [fs.add(chain), fs.add(chain, os.path.basename(tool()))]
+        with Fixture([programs[0]]), Fixture([programs[1]]), native("threads") as well:
+            fs.be_silent(b"a")
+            environment = dict(os.environ, XDG_RUNTIME_DIR=os.path.join(directory, "run"))
+            os.mkdir(environment["XDG_RUNTIME_DIR"], 0o700)
+            status, err = ends_in_time([tool(), "dump", "--pid", str(well.pid)], env=environment)
+            check(status == 0, "dump: status %r: %s" % (status, err))
+
+            reports = os.path.join(directory, "reports")
+
+            def ask_to_end(process):
+                """When it has found its rank, or hangs."""
+                for _ in range(100 * int(TEST_TIMEOUT / 4)):
+                    readable, _, _ = select.select([process.stderr], [], [], 0.01)
+                    if readable or "D" in children_states(process.pid):
+                        break
+                process.terminate()
+            status, err = ends_in_time([tool(), "watch", "--pids", str(well.pid), "--on-hang", reports, "--period", "1"], ask_to_end)
+            check(status is not None, "watch: %s" % err)
 
 
 def case_saved_report_on_it(directory):
