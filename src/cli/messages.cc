@@ -1,5 +1,7 @@
 #include "cli/messages.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cerrno>
 #include <cstring>
 #include <ostream>
@@ -8,12 +10,23 @@
 #include "report/packed.h"
 #include "report/report_file.h"
 #include "report/sanitize.h"
+#include "report/shell_quoted.h"
 
 namespace rankstacks::cli {
 
 void print_error(std::ostream& err, const std::string& message, const std::string& hint) {
-  err << "rankstacks: " << message << '\n';
-  if (!hint.empty()) err << "hint: " << hint << '\n';
+  err << "rankstacks: " << report::sanitize(message) << '\n';
+  if (!hint.empty()) err << "hint: " << report::sanitize(hint) << '\n';
+}
+
+void warn_if_others_write(const std::string& directory, std::ostream& err) {
+  struct stat status {};
+  if (stat(directory.c_str(), &status) != 0) return;
+  const std::string what = directory + ": what is written there can be replaced or removed by ";
+  if (status.st_uid != 0 && status.st_uid != geteuid())
+    print_error(err, what + "its owner, user " + std::to_string(status.st_uid), "name a directory of your own");
+  else if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0)
+    print_error(err, what + "others, who may write to it", "chmod go-w -- " + report::shell_quoted(directory));
 }
 
 int report_problems(const JobSnapshot& job, std::ostream& err, const std::string& of) {

@@ -104,6 +104,7 @@ bool write_to_directory(const std::string& directory, const Captures& captures, 
     print_error(err, fmt::format("{}: cannot be made: {}", report::sanitize(directory), std::strerror(errno)), "");
     return false;
   }
+  warn_if_others_write(directory, err);
   std::vector<std::string> paths;
   std::vector<Result<std::uint64_t>> sizes(cores.size());
   for (const NamedCore& core : cores) paths.push_back(directory + "/" + core.name + ".zst");

@@ -346,6 +346,7 @@ int run_watch(const Options& options, std::ostream& err) {
     print_error(err, report::sanitize(store.error().message()), store.error().hint);
     return 2;
   }
+  warn_if_others_write(options.watch.directory, err);
   return Watch(options, std::move(*store), err).run();
 }
 

@@ -1,15 +1,10 @@
-// Quotes an untrusted text (a path, a value from an environment) as one word of a command that is displayed for copying
-// into a shell: there it means exactly these bytes, and executes nothing.
+// Words of commands that are displayed for copying (base/shell_quoted.h).
 #pragma once
 
-#include <string>
-#include <string_view>
+#include "base/shell_quoted.h"
 
 namespace rankstacks::report {
 
-// The text is unchanged if no character in it is special to a shell; else it is in single quotes; if it contains
-// characters that affect a terminal or end a line, or is not UTF-8, it is written as $'...' with octal escapes (bash,
-// zsh, ksh, POSIX.1-2024). A program may still take a word that begins with "-" for an option: "--" belongs before it.
-std::string shell_quoted(std::string_view text);
+using base::shell_quoted;
 
 }  // namespace rankstacks::report

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/control_groups.h"
+#include "base/shell_quoted.h"
 #include "base/text.h"
 #include "target/proc.h"
 
@@ -73,8 +74,9 @@ bool has_groups_of(Pid pid, Tid tid, Tid other) {
 Problem problem_of(const Freeze& freeze) {
   std::string thaw;
   for (const std::string& file : freeze.switches) {
-    thaw +=
-        fmt::format("{}echo {} > {}", thaw.empty() ? "thaw it: " : "; ", freeze.version == 1 ? "THAWED" : "0", file);
+    // Who may make a control group chooses its name.
+    thaw += fmt::format("{}echo {} > {}", thaw.empty() ? "thaw it: " : "; ", freeze.version == 1 ? "THAWED" : "0",
+                        shell_quoted(file));
   }
   if (thaw.empty()) thaw = "thaw the group around it, which is not visible from here";
   thaw += ", or as it was frozen: docker unpause, podman unpause, systemctl thaw, scontrol resume";

@@ -86,6 +86,28 @@ TEST_CASE("version 2: the group is frozen, and which file says so", "[freezer]")
   }
 }
 
+TEST_CASE("a group's name is one word of the command that thaws it", "[freezer]") {
+  const Groups groups;
+  for (const std::string& name :
+       std::vector<std::string>{"a b", "a;touch x", "$(touch x)", "it's", "`touch x`", "a&b|c>d"}) {
+    groups.add("two/" + name, true, true);
+    const auto freeze = freeze_of(fmt::format("0::/{}\n", name), groups.mountinfo());
+    REQUIRE(freeze);
+    const std::string hint = *problem_of(*freeze).hint, command = hint.substr(0, hint.find(", or as it was frozen"));
+    REQUIRE(command.starts_with("thaw it: echo 0 > "));
+    // What the shell makes of it: the file is written to, and nothing else happens.
+    const std::string written = groups / ("two/" + name + "/cgroup.freeze");
+    REQUIRE(std::system(fmt::format("cd {} && {}", groups / "two", command.substr(9)).c_str()) == 0);
+    std::string text;
+    std::getline(std::ifstream(written), text);
+    CHECK(text == "0");
+    CHECK_FALSE(std::filesystem::exists(groups / "two/x"));
+  }
+  Freeze freeze{
+      .version = 2, .is_complete = true, .group = "/g", .switches = {"/sys/fs/cgroup/a\n touch x/cgroup.freeze"}};
+  CHECK(problem_of(freeze).hint->starts_with("thaw it: echo 0 > $'/sys/fs/cgroup/a\\012 touch x/cgroup.freeze', or"));
+}
+
 TEST_CASE("version 1: the group is frozen, and its threads cannot be stopped", "[freezer]") {
   const Groups groups;
   groups.put("one/job", "freezer.state", "FROZEN\n");

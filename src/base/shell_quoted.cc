@@ -1,12 +1,13 @@
-#include "report/shell_quoted.h"
+#include "base/shell_quoted.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "report/sanitize.h"
+#include "base/sanitize.h"
 
-namespace rankstacks::report {
+namespace rankstacks {
+inline namespace base {
 namespace {
 
 bool is_plain(char c) {
@@ -35,4 +36,5 @@ std::string shell_quoted(std::string_view text) {
   return "'" + out + "'";
 }
 
-}  // namespace rankstacks::report
+}  // namespace base
+}  // namespace rankstacks

@@ -1,11 +1,12 @@
-#include "report/sanitize.h"
+#include "base/sanitize.h"
 
 #include <cstdint>
 #include <vector>
 
 #include <fmt/format.h>
 
-namespace rankstacks::report {
+namespace rankstacks {
+inline namespace base {
 namespace {
 
 struct CodePoint {
@@ -149,4 +150,5 @@ std::string in_quotes(std::string_view text) {
   return '"' + cut_end(sanitize(text), kMaxColumns) + '"';
 }
 
-}  // namespace rankstacks::report
+}  // namespace base
+}  // namespace rankstacks
