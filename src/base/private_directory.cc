@@ -50,6 +50,11 @@ Result<PrivateDirectory> PrivateDirectory::of_user() {
   if (runtime != nullptr && *runtime == '/' && stat(runtime, &status) == 0 && S_ISDIR(status.st_mode) &&
       status.st_uid == geteuid() && (status.st_mode & kOthers) == 0)
     return open(std::string(runtime) + "/rankstacks");
+  // Anybody may take the name below /tmp first; /run is root's own.
+  constexpr const char* kRun = "/run";
+  if (geteuid() == 0 && lstat(kRun, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == 0 &&
+      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+    if (auto directory = open(fmt::format("{}/rankstacks", kRun))) return directory;
   return open(fmt::format("/tmp/rankstacks-{}", geteuid()));
 }
 

@@ -30,8 +30,8 @@ class FileLock {
 
 class PrivateDirectory {
  public:
-  // Below $XDG_RUNTIME_DIR if that is a directory of this user alone, else /tmp/rankstacks-UID. kPermission: the name
-  // is taken by something that is not this user's own.
+  // Below $XDG_RUNTIME_DIR if that is a directory of this user alone, else for root /run/rankstacks, else
+  // /tmp/rankstacks-UID. kPermission: the name is taken by something that is not this user's own.
   static Result<PrivateDirectory> of_user();
   // Made (mode 0700) if it is not there.
   static Result<PrivateDirectory> open(const std::string& path);

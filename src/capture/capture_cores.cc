@@ -79,7 +79,7 @@ std::vector<python::RuntimeCandidate> interpreters_of(const target::CoreTarget& 
 }
 
 void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options,
-               elf::ImageCache& images, const Wanted& wanted, std::vector<std::string>& dumps,
+               elf::ImageCache& images, const Wanted& wanted, CoreDumpPlace& dumps,
                std::optional<NotedReport>& noted_report) {
   const Deadline deadline = Deadline::after(wanted.timeout);
   RankSnapshot& snapshot = rank.snapshot;
@@ -137,7 +137,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
     rank.recording->read_more(target::LimitedTarget(*rank.target, deadline));
   }
   add_environment_of_core(rank, variables);
-  if (snapshot.rank) dumps = dump_paths(variables, *snapshot.rank);
+  if (snapshot.rank) dumps = {dump_paths(variables, *snapshot.rank), core_options.memory ? "" : path, core.user()};
   rank.time_left = deadline.left();
 }
 
@@ -157,15 +157,15 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
     std::vector<std::optional<OpenedGpuCore>> gpu_cores;
     std::vector<std::optional<WallClock::time_point>> times;
     std::vector<std::optional<NotedReport>> noted;
-    std::vector<std::vector<std::string>> dumps;  // where the Flight Recorder of each would have written
+    std::vector<CoreDumpPlace> dumps;  // where the Flight Recorder of each would have written
   };
   constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
-  const auto work = std::shared_ptr<Work>(new Work{
-      paths, core_options, Wanted{options.timeout, options.kept != nullptr},
-      elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)),
-      std::vector<RankStacks>(paths.size()), std::vector<std::optional<OpenedGpuCore>>(paths.size()),
-      std::vector<std::optional<WallClock::time_point>>(paths.size()),
-      std::vector<std::optional<NotedReport>>(paths.size()), std::vector<std::vector<std::string>>(paths.size())});
+  const auto work = std::shared_ptr<Work>(
+      new Work{paths, core_options, Wanted{options.timeout, options.kept != nullptr},
+               elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)),
+               std::vector<RankStacks>(paths.size()), std::vector<std::optional<OpenedGpuCore>>(paths.size()),
+               std::vector<std::optional<WallClock::time_point>>(paths.size()),
+               std::vector<std::optional<NotedReport>>(paths.size()), std::vector<CoreDumpPlace>(paths.size())});
   // Code that checks the deadline itself returns before this limit, with what it has so far.
   const auto outcomes =
       Unattended{[work](std::size_t i) {

@@ -201,19 +201,24 @@ void add_found_dump(RankSnapshot& rank, const DumpPlace& place, WallClock::time_
   else rank.problems.push_back(problem_of(record.error()));
 }
 
-void add_dump_of_core(RankSnapshot& rank, const std::vector<std::string>& paths, const std::string& sysroot,
+void add_dump_of_core(RankSnapshot& rank, const CoreDumpPlace& place, const std::string& sysroot,
                       WallClock::time_point written, Limit limit) {
-  if (rank.flight_record || paths.empty()) return;
+  if (rank.flight_record || place.paths.empty()) return;
   constexpr double kLongestAfterMs = 60 * 1000, kLongestBeforeMs = 15 * 60 * 1000;
   auto found = unattended<std::vector<FlightRecord>>(
-      [paths, sysroot, written] {
+      [place, sysroot, written] {
         std::vector<FlightRecord> records;
+        struct stat core {};
+        if (!place.core.empty() && stat(place.core.c_str(), &core) != 0) return records;
+        const bool is_believed = place.core.empty() || core.st_uid == 0 || core.st_uid == geteuid();
         const FileDescriptor root(::open(sysroot.empty() ? "/" : sysroot.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-        for (const std::string& path : paths) {
-          const FileDescriptor place = find_below(root, path);
-          if (place.get() < 0) continue;
-          const auto file = open_regular_file(place);
+        for (const std::string& path : place.paths) {
+          const FileDescriptor found_there = find_below(root, path);
+          if (found_there.get() < 0) continue;
+          const auto file = open_regular_file(found_there);
           if (!file) continue;
+          const uid_t owner = file->status.st_uid;
+          if (is_believed ? owner != place.user.value_or(core.st_uid) : owner != core.st_uid) continue;
           if (auto record = read_record(*file, path, written)) records.push_back(std::move(*record));
         }
         return records;

@@ -64,10 +64,18 @@ bool may_be_of(const FlightRecord& record, const RankSnapshot& rank);
 void add_found_dump(RankSnapshot& rank, const DumpPlace& place, std::chrono::system_clock::time_point captured,
                     Limit limit);
 
+// What is needed to find the dump of a core's process.
+struct CoreDumpPlace {
+  std::vector<std::string> paths;  // as the process named them
+  std::string core;                // the file of the core; empty: the kernel has handed it to the tool
+  std::optional<uid_t> user;       // of the process, as the core says
+};
+
 // For a core, written at `written`: the first of the paths, below `sysroot` if that is not empty, at which there is a
 // dump that names a thread of the core and was written in the minutes before it (or right after it). Dumps that name no
-// threads may be of any job, and others do not matter.
-void add_dump_of_core(RankSnapshot& rank, const std::vector<std::string>& paths, const std::string& sysroot,
+// threads may be of any job, and others do not matter. The dump has to belong to the user who owns the core; of a core
+// that root or the tool's user owns, to the user that the core says.
+void add_dump_of_core(RankSnapshot& rank, const CoreDumpPlace& place, const std::string& sysroot,
                       std::chrono::system_clock::time_point written, Limit limit);
 
 }  // namespace rankstacks::capture

@@ -161,6 +161,7 @@ class NoteParser {
     }
     notes_.pid = info->pr_pid;
     notes_.parent = info->pr_ppid;
+    notes_.user = info->pr_uid;
     notes_.name = text_field(info->pr_fname, sizeof info->pr_fname);
     notes_.arguments = text_field(info->pr_psargs, sizeof info->pr_psargs);
   }

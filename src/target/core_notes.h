@@ -24,11 +24,12 @@ struct CoreFileMapping {
 };
 
 struct CoreNotes {
-  std::vector<ThreadInfo> threads;   // in the order of the notes, each tid once
-  std::optional<SignalInfo> signal;  // fatal signals only, not one that stopped the process for a tool
-  std::optional<Pid> pid, parent;    // NT_PRPSINFO
-  std::string name;                  // pr_fname
-  std::string arguments;             // pr_psargs: the first 80 characters of the command line
+  std::vector<ThreadInfo> threads;    // in the order of the notes, each tid once
+  std::optional<SignalInfo> signal;   // fatal signals only, not one that stopped the process for a tool
+  std::optional<Pid> pid, parent;     // NT_PRPSINFO
+  std::optional<std::uint32_t> user;  // pr_uid: the real user
+  std::string name;                   // pr_fname
+  std::string arguments;              // pr_psargs: the first 80 characters of the command line
   AuxiliaryVector auxv;
   std::vector<CoreFileMapping> files;  // by address, without overlaps
   bool has_files = false;              // there is an NT_FILE

@@ -165,6 +165,7 @@ std::span<const Mapping> CoreTarget::mappings() const { return impl_->mappings; 
 const ModuleMap& CoreTarget::modules() const { return impl_->modules; }
 Pid CoreTarget::pid() const { return impl_->pid; }
 std::optional<Pid> CoreTarget::parent() const { return impl_->notes.parent; }
+std::optional<std::uint32_t> CoreTarget::user() const { return impl_->notes.user; }
 const std::optional<SignalInfo>& CoreTarget::signal() const { return impl_->notes.signal; }
 const std::string& CoreTarget::executable() const { return impl_->executable; }
 const std::vector<std::string>& CoreTarget::command() const { return impl_->command; }

@@ -51,8 +51,9 @@ class CoreTarget final : public Target {
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override;
   std::vector<Problem> damage() const override;
 
-  Pid pid() const;                    // NT_PRPSINFO, else the main thread's
-  std::optional<Pid> parent() const;  // NT_PRPSINFO
+  Pid pid() const;                            // NT_PRPSINFO, else the main thread's
+  std::optional<Pid> parent() const;          // NT_PRPSINFO
+  std::optional<std::uint32_t> user() const;  // NT_PRPSINFO: the real user, as the core says
   const std::optional<SignalInfo>& signal() const;
   // By the mapping of AT_PHDR/AT_ENTRY in NT_FILE, else NT_PRPSINFO's name.
   const std::string& executable() const;

@@ -311,6 +311,15 @@ def case_found_for_a_core(directory):
     check([rank["flight_recorder"]["path"] if "flight_recorder" in rank else None for rank in report["ranks"]] == [path, None],
           "%r" % [rank.get("flight_recorder") for rank in report["ranks"]])
     check_record(report["ranks"][0]["flight_recorder"], path)
+    if os.geteuid() == 0:
+        other = 65534
+        for of_core, of_dump, counts in ((0, other, False), (other, 0, False), (other, other, True)):
+            os.chown(cores[0], of_core, of_core)
+            os.chown(path, of_dump, of_dump)
+            found = "flight_recorder" in json_report("core", *cores)["ranks"][0]
+            check(found == counts, "a dump of user %d for the core of user %d: %s" % (of_dump, of_core, found))
+        os.chown(cores[0], 0, 0)
+        os.chown(path, 0, 0)
     os.utime(path, (1e9, 1e9))
     check("flight_recorder" not in json_report("core", *cores)["ranks"][0], "one from long before the core")
 
