@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "capture/exception_cause.h"
 #include "capture/rank_problems.h"
@@ -172,13 +173,18 @@ const std::string* physical_function(const target::Target& target, const unwind:
 }
 
 python::KnownFrames known_frames(const target::Target& target, const unwind::UnwoundStack& stack,
-                                 const SymbolBatch& symbols) {
+                                 const SymbolBatch& symbols, const std::string& interpreter) {
   python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()),
                             .loop_border = std::vector<bool>(stack.frames.size()),
-                            .greenlet = std::nullopt};
+                            .greenlet = std::nullopt,
+                            .nameless = std::vector<bool>(stack.frames.size())};
   for (std::size_t f = 0; f < stack.frames.size(); ++f) {
     const std::string* function = physical_function(target, stack.frames[f], symbols);
-    if (function == nullptr) continue;
+    if (function == nullptr) {
+      const target::Module* module = target.modules().find(stack.frames[f].lookup_pc());
+      known.nameless[f] = module == nullptr || !module->image || module->path == interpreter;
+      continue;
+    }
     known.eval_loop[f] = is_eval_loop(*function);
     known.loop_border[f] = is_loop_border(*function);
     if (is_greenlet_start(*function)) {
@@ -254,11 +260,53 @@ class ThreadBuilder {
     snapshot_.python_version = rank_.python->version.to_string();
     std::vector<python::NativeThread> native;
     for (std::size_t i = 0; i < infos.size(); ++i)
-      native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank_.stacks[i]});
+      native.push_back(
+          {infos[i].registers ? infos[i].registers->fs_base : 0, &rank_.stacks[i], infos[i].tid == snapshot_.pid});
     auto states = python::assign_threads(*rank_.python, native);
+    known_.resize(infos.size());
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      if (states[i].empty()) continue;
+      known_[i] = known_frames(target_, rank_.stacks[i], symbols_, rank_.python->module);
+      states[i] = python::states_on_stack(*rank_.python, native[i], states[i], known_[i]);
+    }
+    add_ended(native, states);
     snapshot_.problems.insert(snapshot_.problems.end(), rank_.python->problems.begin(), rank_.python->problems.end());
     if (rank_.python->partial) worsen(snapshot_, Status::kPartial);
     return states;
+  }
+
+  // Names the states with frames whose threads have ended. A thread that leaves Python in order removes its own.
+  void add_ended(std::span<const python::NativeThread> threads, std::span<const ThreadStates> assigned) {
+    std::set<const python::ThreadState*> owned;
+    for (const ThreadStates& states : assigned) owned.insert(states.begin(), states.end());
+    std::set<std::uint64_t> living;
+    for (const python::NativeThread& thread : threads) living.insert(thread.pthread_id);
+    constexpr std::size_t kNamed = 4;
+    std::size_t count = 0, with_place = 0;
+    std::string where;
+    for (const python::ThreadState& state : rank_.python->threads) {
+      if (state.runs.empty() || owned.contains(&state) || !state.descriptor_tid) continue;
+      const bool is_used_again = living.contains(state.pthread_id);
+      if (*state.descriptor_tid != 0 && !is_used_again) continue;  // it may just have begun
+      ++count;
+      // In 3.11 and 3.12 the way to a state's frames leads through the stack, which is another thread's now.
+      if (is_used_again || ++with_place > kNamed) continue;
+      const python::RawFrame& frame = state.runs.front().frames.front();
+      const python::Code& code = rank_.python->codes[frame.code];
+      where += fmt::format("{}{} at {}", where.empty() ? " (" : ", ", code.name, code.file);
+      if (const auto line = python::line_of(*rank_.python, frame)) where += fmt::format(":{}", *line);
+    }
+    if (count == 0) return;
+    if (with_place > kNamed) where += fmt::format(" and {} more", with_place - kNamed);
+    if (!where.empty()) where += ")";
+    constexpr const char* kOne =
+        "a thread state of the interpreter belongs to no living thread{}: its thread ended below Python, or is one of "
+        "the process that this one was forked from";
+    constexpr const char* kSeveral =
+        "{} thread states of the interpreter belong to no living thread{}: their threads ended below Python, or are "
+        "those of the process that this one was forked from";
+    snapshot_.problems.push_back(
+        {count == 1 ? fmt::format(kOne, where) : fmt::format(kSeveral, count, where), std::nullopt});
   }
 
   void add_thread(std::size_t i, const target::ThreadInfo& info, const ThreadStates& states) {
@@ -268,7 +316,7 @@ class ThreadBuilder {
     if (states.empty()) {
       add_native_frames(info, stack, thread);
     } else {
-      add_merged_frames(info, stack, states, thread);
+      add_merged_frames(info, stack, known_[i], states, thread);
     }
     add_waits(i, info, thread);
     snapshot_.threads.push_back(std::move(thread));
@@ -325,9 +373,8 @@ class ThreadBuilder {
     }
   }
 
-  void add_merged_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, const ThreadStates& states,
-                         ThreadSnapshot& thread) {
-    const python::KnownFrames known = known_frames(target_, stack, symbols_);
+  void add_merged_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack,
+                         const python::KnownFrames& known, const ThreadStates& states, ThreadSnapshot& thread) {
     const python::MergedStack merged = python::merge(*rank_.python, states, stack, known);
     std::optional<OmittedFrames> omitted;
     PythonFrames python_frames;
@@ -413,6 +460,7 @@ class ThreadBuilder {
   const target::Target& target_;
   const SymbolBatch& symbols_;
   FrameTable& table_;
+  std::vector<python::KnownFrames> known_;  // by thread, of those with thread states
   ThreadTroubles troubles_;
   std::optional<bool> finalizing_;  // determined once, from all stacks
 };

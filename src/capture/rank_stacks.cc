@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "target/limited_target.h"
 #include "target/syscalls.h"
+#include "target/thread_pointer.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -100,7 +101,6 @@ namespace {
 // pthread_join waits on the `tid` of the other thread's descriptor (struct pthread, at its fs base), until the kernel
 // clears it; no other function waits there.
 constexpr std::size_t kMaxFutexes = 256;
-constexpr Address kTidInDescriptor = 720;  // glibc 2.17 to 2.42
 constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
 using FutexWords = std::array<std::int32_t, 5>;
 
@@ -124,7 +124,7 @@ void read_futex_memory(RankStacks& rank) {
   for (const target::ThreadInfo& t : threads) {
     tids.insert(t.tid);
     if (t.registers && t.registers->fs_base != 0)
-      by_tid_address.emplace(t.registers->fs_base + kTidInDescriptor, t.tid);
+      by_tid_address.emplace(t.registers->fs_base + target::kTidInDescriptor, t.tid);
   }
   const auto thread_in = [&](std::int32_t word) { return tids.contains(word) ? word : 0; };
   for (const auto& [i, address] : futexes) {

@@ -329,7 +329,48 @@ class Merger {
   MergedStack result_;
 };
 
+// Whether the state is that of a thread that has ended, in whose memory `thread` runs: the numbers of the two differ.
+// Only the main thread of a forked process, which is the one that called fork(), may still have its parent's number.
+bool is_of_ended(const ThreadState& state, const NativeThread& thread) {
+  return state.pthread_id == thread.pthread_id && state.native_id != 0 && state.descriptor_tid &&
+         *state.descriptor_tid != state.native_id && !thread.is_leader;
+}
+
+// Whether the state's numbers are those of `thread`, from which no stack can differ.
+bool is_confirmed(const ThreadState& state, const NativeThread& thread) {
+  return state.pthread_id == thread.pthread_id && state.native_id != 0 && state.descriptor_tid == state.native_id;
+}
+
+bool is_known_completely(const unwind::UnwoundStack& stack) {
+  return stack.end == StackEnd::kComplete && !stack.omitted && !stack.frames.empty() &&
+         std::all_of(stack.frames.begin(), stack.frames.end(),
+                     [](const unwind::UnwoundFrame& f) { return f.origin == FrameOrigin::kNormal; });
+}
+
 }  // namespace
+
+std::vector<const ThreadState*> states_on_stack(const State& state, const NativeThread& thread,
+                                                std::span<const ThreadState* const> states, const KnownFrames& known) {
+  std::vector<const ThreadState*> kept(states.begin(), states.end());
+  if (known.greenlet || thread.stack == nullptr || !is_known_completely(*thread.stack)) return kept;
+  const auto count = [](const std::vector<bool>& marks) {
+    return static_cast<std::size_t>(std::count(marks.begin(), marks.end(), true));
+  };
+  std::size_t calls = count(known.eval_loop) + count(known.nameless);
+  // An interpreter lists its newest state first. How those of several interpreters nest is not known.
+  const bool one_interpreter = std::all_of(states.begin(), states.end(), [&](const ThreadState* s) {
+    return s->interpreter_id == states.front()->interpreter_id;
+  });
+  constexpr int kFirstWithCalls = 11;  // a frame may be entered without a call of the loop
+  const bool counts = one_interpreter && state.version.minor < kFirstWithCalls;
+  std::erase_if(kept, [&](const ThreadState* s) {
+    if (s->runs.empty() || is_confirmed(*s, thread)) return false;
+    if (calls == 0) return true;
+    if (counts) calls -= std::min(calls, s->runs.size());
+    return false;
+  });
+  return kept;
+}
 
 MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const unwind::UnwoundStack& native,
                   const KnownFrames& known) {
@@ -348,7 +389,12 @@ std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, 
     std::uint64_t best_width = 0;
     for (std::size_t i = 0; i < threads.size() && comparisons < kMaxComparisons; ++i, ++comparisons) {
       const auto at = threads[i].stack ? position_of(*threads[i].stack, anchor) : std::nullopt;
-      if (!at || (!any && *at % 2 == 1 && threads[i].stack->frames[*at / 2].cfa == 0)) continue;
+      if (!at) continue;
+      if (*at % 2 == 1 && threads[i].stack->frames[*at / 2].cfa == 0) {
+        // Where a complete stack ends nothing is called from Python: _start, clone.
+        const bool ends_there = *at / 2 + 1 == threads[i].stack->frames.size();
+        if (!any || (ends_there && threads[i].stack->end == StackEnd::kComplete)) continue;
+      }
       const std::uint64_t w = *at % 2 == 1 ? width(threads[i].stack->frames[*at / 2]) : 0;
       if (!best || w < best_width) {
         best = i;
@@ -370,7 +416,7 @@ std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, 
     if (anchored != state_of_thread.runs.end()) owner = by_anchor(*anchored->anchor, false);
     if (!owner) owner = by_id;
     if (!owner && anchored != state_of_thread.runs.end()) owner = by_anchor(*anchored->anchor, true);
-    if (owner) assigned[*owner].push_back(&state_of_thread);
+    if (owner && !is_of_ended(state_of_thread, threads[*owner])) assigned[*owner].push_back(&state_of_thread);
   }
   return assigned;
 }

@@ -97,6 +97,9 @@ struct Handled {
 struct ThreadState {
   std::uint64_t pthread_id = 0;  // == fs_base of its thread
   std::int64_t native_id = 0;    // 0: this version has none. In the target's pid namespace
+  // The number of the thread whose descriptor is at pthread_id now, in the target's pid namespace; 0: it has ended.
+  // std::nullopt: it cannot be read, or there is no descriptor of glibc's.
+  std::optional<std::int32_t> descriptor_tid;
   std::uint64_t interpreter_id = 0;
   std::optional<std::string> name;  // threading's name of it (thread_names.h)
   std::vector<Run> runs;            // innermost first; empty: no Python frame at the moment
@@ -114,6 +117,7 @@ struct ThreadState {
 
 struct State {
   Version version;
+  std::string module;                // path of the interpreter's executable or library
   std::vector<ThreadState> threads;  // of all interpreters
   std::vector<Code> codes;
   // Of the frames that have variables of interest (variables.h); their member `frame` is not set here.
@@ -137,11 +141,13 @@ std::optional<int> line_of(const State& state, const RawFrame& frame);
 struct NativeThread {
   std::uint64_t pthread_id = 0;  // its fs_base
   const unwind::UnwoundStack* stack = nullptr;
+  bool is_leader = false;  // the main thread of its process
 };
 
 // For each of `threads`, the thread states that belong to it. A state belongs to the thread whose stack holds its
 // anchors; without anchors, or if they are on no known stack, to the thread with its pthread_id. (Up to 3.12 a
-// subinterpreter's state names the thread that created it, not the one that runs it.)
+// subinterpreter's state names the thread that created it, not the one that runs it.) The state of a thread that has
+// ended belongs to none, although another thread may use the ended one's memory, and have its pthread_id.
 std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, std::span<const NativeThread> threads);
 
 // A frame of a merged stack: either native (index into the unwound stack) or Python.
@@ -169,7 +175,16 @@ struct KnownFrames {
   std::vector<bool> loop_border;
   // Where a greenlet's part of the stack begins: the frames from here outwards belong to other greenlets.
   std::optional<std::size_t> greenlet;
+  // Frames without a function's name that may be a part of the loop: in the interpreter's file, or in unknown code.
+  std::vector<bool> nameless = {};
 };
+
+// Those of `threads` whose frames can be on this stack. Up to 3.10 no number tells the state of a thread that has ended
+// from that of the thread which uses its memory now (the child of a fork(2) that Python does not know of), and no later
+// version tells it of every state. But each run of Python frames needs a call of the loop, so a stack that is known
+// completely has none of the frames for which there is no call.
+std::vector<const ThreadState*> states_on_stack(const State& state, const NativeThread& thread,
+                                                std::span<const ThreadState* const> states, const KnownFrames& known);
 
 // Replaces each native frame of the interpreter's eval loop with the Python frames that run in it. `threads` are all
 // thread states of this OS thread (several with subinterpreters).

@@ -14,6 +14,7 @@
 #include "python/running.h"
 #include "python/thread_names.h"
 #include "python/variables.h"
+#include "target/thread_pointer.h"
 
 namespace rankstacks::python {
 namespace {
@@ -100,6 +101,23 @@ class ThreadReader {
   const Layout& layout_;
   std::unordered_set<Address> seen_;
 };
+
+// Fills in ThreadState::descriptor_tid.
+void read_descriptors(const target::Target& target, std::vector<ThreadState>& states) {
+  std::vector<Range> ranges;
+  for (const ThreadState& state : states) {
+    if (state.pthread_id == 0) continue;
+    ranges.push_back(range_of(state.pthread_id, sizeof(target::DescriptorHead)));
+    ranges.push_back(range_of(state.pthread_id + target::kTidInDescriptor, sizeof(std::int32_t)));
+  }
+  target.prefetch(ranges);
+  for (ThreadState& state : states) {
+    if (state.pthread_id == 0) continue;
+    const auto head = target.read_value<target::DescriptorHead>(state.pthread_id);
+    if (head && target::is_thread_descriptor(state.pthread_id, *head))
+      state.descriptor_tid = target.read_value<std::int32_t>(state.pthread_id + target::kTidInDescriptor);
+  }
+}
 
 // Converts the instruction that a frame states into an offset into its code.
 std::int64_t instruction_of(const Layout& layout, const ChainFrame& frame, CodeReader& codes, std::uint32_t index) {
@@ -195,6 +213,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   ThreadReader threads(target, *runtime);
   const GilState gil = read_gil(target, layout, runtime->candidate, threads.interpreters);
   const std::vector<Chain> chains = walk_chains(target, layout, threads.starts);
+  read_descriptors(target, threads.states);
 
   CodeReader codes(target, layout);
   for (const Chain& chain : chains) {
@@ -206,6 +225,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
 
   State state;
   state.version = runtime->version;
+  state.module = runtime->candidate.module;
   state.gil_ranges = gil.ranges;
   state.problems = std::move(problems);
   for (const std::string& p : gil.problems) state.problems.push_back({p, std::nullopt});

@@ -7,8 +7,8 @@
 namespace rankstacks::target {
 namespace {
 
-// struct pthread of glibc 2.17 to 2.42: `tid` at 720, `robust_prev` at 728, then the head.
-constexpr Address kHeadInDescriptor = 736;
+// struct pthread of glibc: `tid`, `robust_prev` at 728, then the head.
+constexpr Address kHeadInDescriptor = kTidInDescriptor + 16;
 constexpr std::size_t kTcb = 0, kSelf = 2;  // words
 
 }  // namespace

@@ -26,4 +26,8 @@ using DescriptorHead = std::array<Address, 3>;
 // Whether the descriptor at this address, which begins so, has its own address in both places.
 bool is_thread_descriptor(Address at, const DescriptorHead& head);
 
+// Where glibc's descriptor has the thread's number, of the pid namespace of its process (2.17 to 2.42). The kernel sets
+// it to 0 when the thread ends, and so does fork() in the child for the threads that the child does not have.
+inline constexpr Address kTidInDescriptor = 720;
+
 }  // namespace rankstacks::target

@@ -347,6 +347,62 @@ TEST_CASE("thread states belong to the stack that contains their anchors") {
   CHECK(assigned[1] == std::vector<const ThreadState*>{&p.state.threads[1], &p.state.threads[2]});
 }
 
+TEST_CASE("the state of a thread that has ended belongs to none, whoever uses its memory") {
+  Native worker({"read", "work", "clone"});
+  worker.stack.frames.back().cfa = 0;
+  Python p(11);
+  ThreadState state;
+  state.pthread_id = 33;
+  state.native_id = 300;
+  SECTION("nothing is called from Python where a complete stack ends") {
+    state.runs = {p.run({"f"}, kBase + 0x100000)};  // of a stack above this one
+    p.state.threads = {state};
+    CHECK(assign_threads(p.state, std::vector<NativeThread>{{11, &worker.stack}})[0].empty());
+    worker.stack.end = StackEnd::kNoUnwindInfo;
+    CHECK(assign_threads(p.state, std::vector<NativeThread>{{11, &worker.stack}})[0].size() == 1);
+  }
+  SECTION("a descriptor with another thread's number is that thread's, unless this one called fork()") {
+    state.descriptor_tid = 301;
+    state.runs = {p.run({"f"}, worker.inside(1))};
+    p.state.threads = {state};
+    CHECK(assign_threads(p.state, std::vector<NativeThread>{{33, &worker.stack}})[0].empty());
+    CHECK(assign_threads(p.state, std::vector<NativeThread>{{33, &worker.stack, true}})[0].size() == 1);
+    p.state.threads[0].descriptor_tid = 300;
+    CHECK(assign_threads(p.state, std::vector<NativeThread>{{33, &worker.stack}})[0].size() == 1);
+  }
+}
+
+TEST_CASE("a stack that is known completely has no frames of states that no call of the loop is left for") {
+  const auto kept = [](const Python& p, const std::vector<ThreadState>& states, const Native& n,
+                       std::vector<bool> nameless = {}) {
+    std::vector<const ThreadState*> all;
+    for (const ThreadState& s : states) all.push_back(&s);
+    KnownFrames known = n.known();
+    known.nameless = std::move(nameless);
+    std::string which;
+    for (const ThreadState* s : states_on_stack(p.state, {33, &n.stack}, all, known))
+      which += std::to_string(s - states.data());
+    return which;
+  };
+  const Native without({"pause", "start_thread", "clone"});
+  Python p(9);
+  ThreadState newer, older, idle;
+  newer.pthread_id = older.pthread_id = idle.pthread_id = 33;
+  newer.runs = {p.run({"f"}), p.run({"module"})};
+  older.runs = {p.run({"g"})};
+  CHECK(kept(p, {older, idle}, without) == "1");
+  CHECK(kept(p, {older}, without, {false, true, false}) == "0");
+  CHECK(kept(p, {older}, Native({"pause", "start_thread"}, StackEnd::kNoUnwindInfo)) == "0");
+  CHECK(kept(p, {older}, Native({"pause", "greenlet"})) == "0");
+  CHECK(kept(p, {newer, older}, Native({"read", "loop", "call", "loop", "clone"})) == "0");
+  CHECK(kept(p, {newer, older}, Native({"read", "loop", "loop", "call", "loop", "clone"})) == "01");
+  older.interpreter_id = 1;
+  CHECK(kept(p, {newer, older}, Native({"read", "loop", "call", "loop", "clone"})) == "01");
+  older.native_id = 300;  // its numbers are those of this thread: another stack may have its frames
+  older.descriptor_tid = 300;
+  CHECK(kept(p, {older}, without) == "0");
+}
+
 TEST_CASE("a call of the loop that is about to return has no frame, whatever the check of its result calls") {
   Python p(8);
   CHECK(merged(p, {p.run({"f"}), p.run({"module"})},
