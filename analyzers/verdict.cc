@@ -41,6 +41,7 @@
 
 #include "analyzers/gone_ranks.h"
 #include "analyzers/watchdog_reporters.h"
+#include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
 
@@ -94,6 +95,29 @@ Verdict Judge::verdict() {
   return of_nobody_waits();
 }
 
-Verdict judge(const Facts& facts) { return Judge(facts).verdict(); }
+namespace {
+
+// Ranks of which frames were read before they ended: the verdict is made of these frames.
+std::string describe_ended_meanwhile(const JobSnapshot& job) {
+  std::vector<std::size_t> ended;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankSnapshot& rank = job.ranks[r];
+    if (rank.kind == RankKind::kRank && rank.status != Status::kFailed &&
+        std::any_of(rank.problems.begin(), rank.problems.end(),
+                    [](const Problem& p) { return p.code == ProblemCode::kEnded; }))
+      ended.push_back(r);
+  }
+  if (ended.empty()) return "";
+  return fmt::format("; {} ended while {} looked at", name_ranks(job, ended),
+                     ended.size() == 1 ? "it was" : "they were");
+}
+
+}  // namespace
+
+Verdict judge(const Facts& facts) {
+  Verdict verdict = Judge(facts).verdict();
+  verdict.summary += describe_ended_meanwhile(facts.job);
+  return verdict;
+}
 
 }  // namespace rankstacks::analyzers

@@ -232,6 +232,26 @@ bool runs_unknown_loop(const target::Target& target, const unwind::UnwoundStack&
   return false;
 }
 
+// Whether the frames show that the thread is taking the GIL. Its functions stay on the stack while it waits, also in
+// the moments in which it is in no futex call: the wait has a time limit, after which it asks the holder to let go.
+// PyEval_RestoreThread and PyEval_AcquireThread are exported, so that stripped interpreters have their names, too.
+bool takes_gil(const FrameTable& table, const std::vector<FrameId>& frames) {
+  for (const FrameId id : frames) {
+    const Frame& frame = table[id];
+    if (frame.kind != FrameKind::kNative) return false;
+    if (!frame.function) continue;
+    const std::string& function = *frame.function;
+    // A thread that outlives the interpreter ends there, or hangs.
+    if (function.find("hang_thread") != std::string::npos || function.starts_with("PyThread_exit_thread") ||
+        function == "pause" || is_eval_loop(function))
+      return false;
+    if (function.starts_with("take_gil") || function.starts_with("PyEval_RestoreThread") ||
+        function.starts_with("PyEval_AcquireThread"))
+      return true;
+  }
+  return false;
+}
+
 // Builds the threads of one rank's snapshot from its capture.
 class ThreadBuilder {
  public:
@@ -433,7 +453,8 @@ class ThreadBuilder {
       const auto futex = i < rank_.futexes.size() ? rank_.futexes[i] : std::nullopt;
       const bool on_gil = futex && std::any_of(rank_.python->gil_ranges.begin(), rank_.python->gil_ranges.end(),
                                                [&](const Range& r) { return r.contains(*futex); });
-      if (on_gil) thread.gil = Gil::kWaits;
+      const bool is_taking = !thread.gil && !rank_.python->gil_ranges.empty() && takes_gil(table_, thread.frames);
+      if (on_gil || is_taking) thread.gil = Gil::kWaits;
     }
   }
 

@@ -10,6 +10,7 @@
 
 #include "base/unattended.h"
 #include "capture/capture_job.h"
+#include "capture/ended_ranks.h"
 #include "capture/finish_job.h"
 #include "capture/flight_records.h"
 #include "capture/gpu_health.h"
@@ -366,6 +367,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   gpu_health.fill_in(finished.job.ranks);
   if (!request.job) finished.job.not_looked_at = find_unseen(plan, table, preparer.facts(), host, getpid());
   state_pid_space(finished.job);
+  note_ended(finished.job);
   if (lacks_processes(finished.job)) finished.job.kernel_log = kernel_kills_of(finished.job, host);
   return {std::move(finished.job), {}, std::move(finished.later), std::move(later.ran), later.between};
 }

@@ -46,6 +46,9 @@ bool lacks_processes(const JobSnapshot& job) {
   int expected = 0;
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.status == Status::kFailed) return true;
+    if (std::any_of(rank.problems.begin(), rank.problems.end(),
+                    [](const Problem& p) { return p.code == ProblemCode::kEnded; }))
+      return true;
     if (std::any_of(rank.threads.begin(), rank.threads.end(),
                     [](const ThreadSnapshot& thread) { return thread.state == 'Z' || thread.state == 'X'; }))
       return true;

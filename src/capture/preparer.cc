@@ -11,8 +11,24 @@
 namespace rankstacks::capture {
 namespace {
 
+// Where /proc has what depends on a process's memory, which a main thread that has ended does not have any more, while
+// the other threads live on.
+std::string place_of_memory(Pid pid) {
+  constexpr std::size_t kMostTasks = 256;
+  std::string place = fmt::format("/proc/{}", pid);
+  const auto leader = target::proc::stat_of(pid);
+  if (!leader || !leader->ends() || leader->kernel_thread()) return place;
+  std::size_t asked = 0;
+  for (const Tid tid : target::proc::tasks_of(pid)) {
+    if (++asked > kMostTasks) break;
+    if (const auto stat = target::proc::stat_of(pid, tid); stat && !stat->ends())
+      return fmt::format("{}/task/{}", place, tid);
+  }
+  return place;
+}
+
 bool is_python(Pid pid) {
-  const auto exe = target::proc::read_link(fmt::format("/proc/{}/exe", pid));
+  const auto exe = target::proc::read_link(place_of_memory(pid) + "/exe");
   return exe && exe->substr(exe->rfind('/') + 1).starts_with("python");
 }
 
@@ -24,10 +40,11 @@ bool may_differ(Pid pid) { return is_python(pid); }
 
 Preparer::Initial Preparer::read_initial(Pid pid) {
   Initial initial;
-  if (const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid)))
+  const std::string place = place_of_memory(pid);
+  if (const auto text = target::proc::read_file(place + "/environ"))
     initial.environment = target::proc::parse_environment(target::proc::split_nul(*text));
   constexpr std::size_t kLongestTitle = 4096;
-  if (const auto command = target::proc::read_file(fmt::format("/proc/{}/cmdline", pid), kLongestTitle))
+  if (const auto command = target::proc::read_file(place + "/cmdline", kLongestTitle))
     initial.title = command->substr(0, command->find('\0'));
   return initial;
 }
@@ -90,7 +107,7 @@ bool Preparer::is_wrapper(Pid pid) const {
 
 // Whether it has loaded a library with which ranks communicate.
 bool Preparer::can_train(Pid pid) const {
-  const auto maps = read(fmt::format("/proc/{}/maps", pid));
+  const auto maps = read(place_of_memory(pid) + "/maps");
   return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos ||
                   maps->find("/libnccl") != std::string::npos || maps->find("/jaxlib/") != std::string::npos ||
                   maps->find("/libtensorflow") != std::string::npos || maps->find("/libpaddle") != std::string::npos ||
@@ -121,13 +138,13 @@ std::vector<std::vector<std::string>> Preparer::commands(const std::vector<Pid>&
     std::vector<std::vector<std::string>> read;
   };
   const auto work = std::make_shared<Commands>(Commands{pids, std::vector<std::vector<std::string>>(pids.size())});
-  const auto outcomes =
-      Unattended{[work](std::size_t i) {
-                   const auto text = target::proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kLongest);
-                   if (text) work->read[i] = target::proc::split_nul(*text);
-                 },
-                 kMinTimeout}
-          .run(pids.size());
+  const auto outcomes = Unattended{[work](std::size_t i) {
+                                     const auto text =
+                                         target::proc::read_file(place_of_memory(work->pids[i]) + "/cmdline", kLongest);
+                                     if (text) work->read[i] = target::proc::split_nul(*text);
+                                   },
+                                   kMinTimeout}
+                            .run(pids.size());
   std::vector<std::vector<std::string>> commands(pids.size());
   for (std::size_t i = 0; i < pids.size(); ++i)
     if (outcomes[i].came_back) commands[i] = std::move(work->read[i]);

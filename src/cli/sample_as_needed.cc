@@ -7,8 +7,8 @@
 #include "analyzers/gpu_motion.h"
 #include "analyzers/motion.h"
 #include "capture/capture_job.h"
+#include "capture/ended_ranks.h"
 #include "cli/options.h"
-#include "target/proc.h"
 
 namespace rankstacks::cli {
 namespace {
@@ -89,11 +89,6 @@ capture::LiveRequest longer(const capture::LiveRequest& request, const JobSnapsh
   return more;
 }
 
-bool is_still_there(const RankSnapshot& rank) {
-  const auto stat = target::proc::stat_of(rank.pid);
-  return stat && !stat->ends() && stat->start_ticks == rank.start_ticks;
-}
-
 // Whether a rank that could be read before is gone, or is another process by now: the job ended, or was restarted,
 // while it was sampled. Also true of a rank that ended amid these samples, of which the first still found it.
 bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
@@ -101,7 +96,7 @@ bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
     if (rank.kind != RankKind::kRank || rank.status == Status::kFailed) return false;
     return std::none_of(after.ranks.begin(), after.ranks.end(), [&](const RankSnapshot& other) {
       return other.pid == rank.pid && other.start_ticks == rank.start_ticks && other.status != Status::kFailed &&
-             is_still_there(other);
+             capture::is_alive(other);
     });
   });
 }
@@ -114,10 +109,14 @@ class Sampling {
 
   const JobSnapshot& job() const { return job_; }
   const analyzers::Analysis& analysis() const { return analysis_; }
-  // Returns false if the job is not what it was; what was seen before is kept.
+  // Returns false if the job is not what it was; what was seen before is kept, and which ranks have ended since.
   bool sample_again(const capture::LiveRequest& request) {
     Sampled again = look_again(request, options_, job_);
-    if (!again || lost_a_rank(job_, *again)) return false;
+    if (!again || lost_a_rank(job_, *again)) {
+      capture::note_ended(job_);
+      analysis_ = analyzers::analyze(job_);
+      return false;
+    }
     job_ = std::move(*again);
     analysis_ = analyzers::analyze(job_);
     return true;
@@ -195,7 +194,11 @@ JobSnapshot ask_gpus_as_needed(const Options& options, JobSnapshot job,
   const bool open = analysis->verdict.doubt == analyzers::Doubt::kWorks;
   if (!options.samples_as_needed || !open || options.max_wait < kLongerThanSteps) return job;
   Sampled again = look_again(longer(options.live, job, kSamplesOfSteps, kLongerThanSteps), options.capture, job);
-  if (!again || lost_a_rank(job, *again)) return job;
+  if (!again || lost_a_rank(job, *again)) {
+    capture::note_ended(job);
+    analysis = analyzers::analyze(job);
+    return job;
+  }
   ask_gpus(*again);
   analyzers::fold_sessions(job, *again);
   analysis = analyzers::analyze(*again);

@@ -211,6 +211,17 @@ def case_zombie_main_thread(directory):
         fixture.check_unharmed()
 
 
+def case_the_number_of_a_rank_whose_main_thread_has_ended(directory):
+    """/proc has no environment of the process then, but that of its other threads."""
+    with native("zombie_main", env=dict(os.environ, RANK="3", WORLD_SIZE="8", LOCAL_RANK="1")) as fixture:
+        status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json")
+        check(status in (0, 1), "status %d: %r" % (status, err))
+        report = json.loads(out)
+        found = [(rank["rank"], rank["world_size"], rank["local_rank"]) for rank in report["ranks"]]
+        check(found == [(3, 8, 1)], "the rank: %r" % found)
+        check("zombie_main" in " ".join(report["ranks"][0]["command"]), "its command: %r" % report["ranks"][0]["command"])
+
+
 def case_vfork(directory):
     """The parent cannot be stopped (state D): without a stop it is read as any thread that sleeps. With one the tool waits for a bounded
     time, and shows what /proc tells. The parent continues afterwards."""
