@@ -6,6 +6,7 @@
 #include "analyzers/leaf.h"
 #include "analyzers/names.h"
 #include "analyzers/roles.h"
+#include "analyzers/thread_waits.h"
 #include "base/text.h"
 #include "model/process_key.h"
 
@@ -288,6 +289,12 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.by_frame = true;
     return doing;
   }
+  // Whatever its frames are in the middle of: what that waited for has come, and the thread cannot go on.
+  if (waits_for_kept_gil(job_, job_.ranks[rank], thread_index)) {
+    doing.activity = known::Activity::kPythonLock;
+    doing.by_frame = true;
+    return doing;
+  }
   if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
     // A library's log that goes to a full pipe, a topology file on a file server that is gone: within a call for all
     // ranks, but nothing that these could end. (A store may be a file.)
@@ -386,6 +393,11 @@ Doing Activities::of_rank(std::size_t rank) {
   if (!by_engine && doing.operation.kind != known::OperationKind::kEventLoop &&
       doing.activity != known::Activity::kPythonLock)
     return doing;
+  // Of the others, the GIL's holder alone keeps it.
+  if (const auto wait = thread_wait_of(r, main); !by_engine && wait && wait->what == ThreadWait::For::kGil) {
+    const Doing holder = of_thread(rank, wait->thread);
+    return is_clear(job_, r.threads[wait->thread], holder, by_engine) ? holder : doing;
+  }
   if (const auto found = of_awaited_threads(rank, main, doing)) return *found;
   if (!by_engine) return doing;
   // No thread shows what the rank does. A queue of autograd's that is empty while all of its threads are idle is a

@@ -10,6 +10,7 @@
 namespace rankstacks::analyzers {
 
 enum class LocalWaitKind {
+  kGil,
   kQueue,
   kBarrier,
   kEvent,
