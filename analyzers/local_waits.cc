@@ -117,4 +117,11 @@ std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& 
   return std::nullopt;
 }
 
+bool waits_for_unknown_holder(const JobSnapshot& job, const RankState& state) {
+  const auto wait = local_wait_of(job, state, reason_for(state));
+  if (!wait || (wait->kind != LocalWaitKind::kFileLock && wait->kind != LocalWaitKind::kDatabase)) return false;
+  const auto& call = job.ranks[state.rank].threads[state.doing.thread].syscall;
+  return !call || call->others.empty();
+}
+
 }  // namespace rankstacks::analyzers

@@ -219,6 +219,9 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
     verb = fmt::format("waits {}", describe_wait(state, static_cast<std::size_t>(rank.world_size.value_or(0))));
   const ThreadSnapshot& thread = rank.threads[state.doing.thread];
   if (state.known_from_child) return describe_loader_worker(job, state);
+  if (state.holds_by_child)
+    return "has a child process that holds a lock which another rank waits for" +
+           describe_child(job, *state.holds_by_child);
   std::string block = describe_block(job, thread);
   const auto local_wait = local_wait_of(job, state, reason);
   if (local_wait) verb = local_wait->verb;
