@@ -96,6 +96,10 @@ constexpr std::string_view kGpuFailureAdvice =
 constexpr std::string_view kHolderAdvice =
     "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
+constexpr std::string_view kUnknownPeerAdvice =
+    "find out which rank it sends to or receives from, and whether that one makes the matching call: the stacks do not "
+    "show it";
+
 constexpr std::string_view kLostThreadAdvice =
     "that thread has ended: look in this rank's output for the exception that ended it";
 
@@ -197,6 +201,7 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kWorkerDead && !state.lost_thread.empty()) return std::string(kLostThreadAdvice);
   if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread))
     return std::string(kHolderAdvice);
+  if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process) return std::string(kUnknownPeerAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
