@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/blocking_calls.h"
 #include "analyzers/deaths.h"
 #include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
@@ -17,6 +18,7 @@
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/watchdog_reporters.h"
+#include "model/process_key.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -180,6 +182,22 @@ std::string describe_lock_owner(const JobSnapshot& job, const RankSnapshot& rank
   return text;
 }
 
+// What the core does not hold, of what decides between this reason and another one.
+std::string_view not_in_core(const JobSnapshot& job, const RankState& state, Reason reason) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (rank.source != Source::kCore) return "";
+  static constexpr std::array<std::string_view, 4> kOfAnyKind = {"read", "readv", "write", "writev"};
+  const auto& call = rank.threads[state.doing.thread].syscall;
+  if (reason == Reason::kUserCode && call && is_one_of(call->name, kOfAnyKind) && call->fd && !call->fd_target)
+    return "; whether at a file, a pipe or a socket is not in the core";
+  const bool has_children = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                        [&](const RankSnapshot& child) { return is_parent(rank, child); });
+  const bool returns_at_its_end = call && is_one_of(call->name, kWaitCalls);
+  if (reason == Reason::kSubprocess && !has_children && !returns_at_its_end)
+    return "; whether the child is alive is not in the core";
+  return "";
+}
+
 // Whether a suspect with that reason waits for other ranks itself.
 bool is_wait_for_ranks(const RankState& state, Reason reason) {
   return reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait ||
@@ -259,6 +277,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) &&
       rank.status == Status::kComplete)
     other = describe_other_thread(job, rank, state.doing.thread);
+  block += not_in_core(job, state, reason);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 
