@@ -1,11 +1,14 @@
 #include "analyzers/activity.h"
 
 #include <algorithm>
+#include <array>
 
+#include "analyzers/blocking_calls.h"
 #include "analyzers/driver_calls.h"
 #include "analyzers/leaf.h"
 #include "analyzers/names.h"
 #include "analyzers/roles.h"
+#include "analyzers/thread_waits.h"
 #include "base/text.h"
 #include "model/process_key.h"
 
@@ -175,6 +178,29 @@ Operation operation_of(const known::ActivityRule& rule, const Frame& frame) {
   return operation;
 }
 
+// mpi4py's collectives of Python objects consist of several calls of MPI: a reduction receives and sends, and then
+// broadcasts. They are known by the names of its Cython functions (known/wait_rules.cc), but most distributed builds
+// have been stripped. Then the number of mpi4py's own frames tells (3.0 to 4.1): the methods with capitals call MPI
+// themselves, a method that sends an object by one function more, and one that reduces by two at least.
+bool is_part_of_object_collective(const JobSnapshot& job, const ThreadSnapshot& thread, std::size_t frame) {
+  static constexpr std::array<std::string_view, 10> kCollectives = {
+      "MPI_Bcast",     "MPI_Gather",     "MPI_Gatherv",  "MPI_Scatter",   "MPI_Scatterv",
+      "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Alltoallw"};
+  static constexpr std::array<std::string_view, 2> kMessages = {"MPI_Send", "MPI_Recv"};
+  const Frame& call = job.frames[thread.frames[frame]];
+  if (call.kind != FrameKind::kNative) return false;
+  const std::string function = called_function(call);
+  const std::size_t least = is_one_of(function, kCollectives) ? 2 : is_one_of(function, kMessages) ? 3 : SIZE_MAX;
+  std::size_t own = 0;
+  for (std::size_t i = frame + 1; i < thread.frames.size(); ++i, ++own) {
+    const Frame& caller = job.frames[thread.frames[i]];
+    const std::string_view module = base_name(caller.module);
+    if (caller.kind != FrameKind::kNative || caller.function || !module.starts_with("MPI.") || !module.ends_with(".so"))
+      break;
+  }
+  return own >= least;
+}
+
 }  // namespace
 
 Reason reason_of(known::Activity activity) {
@@ -244,7 +270,8 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
       if (best && known::waits_for_ranks(best->activity)) {
         // The first operation of a communicator sets it up over the store, and is what the other ranks should call too.
         if (best->activity == known::Activity::kStoreWait && rule->activity == known::Activity::kPeerWait) break;
-        const bool names_better = job_.frames[thread.frames[i]].kind == FrameKind::kPython || best->operation.generic;
+        const bool names_better =
+            job_.frames[thread.frames[i]].kind == FrameKind::kPython || best->operation.generic || rule->over_transport;
         if (!names_better || rule->activity == known::Activity::kStoreWait) continue;
       }
       best = rule;
@@ -288,6 +315,12 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.by_frame = true;
     return doing;
   }
+  // Whatever its frames are in the middle of: what that waited for has come, and the thread cannot go on.
+  if (waits_for_kept_gil(job_, job_.ranks[rank], thread_index)) {
+    doing.activity = known::Activity::kPythonLock;
+    doing.by_frame = true;
+    return doing;
+  }
   if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
     // A library's log that goes to a full pipe, a topology file on a file server that is gone: within a call for all
     // ranks, but nothing that these could end. (A store may be a file.)
@@ -303,6 +336,11 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.activity = decided.rule->activity;
     doing.by_frame = true;
     doing.operation = operation_of(*decided.rule, job_.frames[thread.frames[doing.frame]]);
+    if (is_part_of_object_collective(job_, thread, doing.frame)) {
+      doing.activity = known::Activity::kCollective;
+      doing.operation = operation_of_call(known::OperationKind::kCollective, "MPI_", "a collective of mpi4py");
+      doing.operation.generic = true;
+    }
     const auto any_rule = [&](auto holds) {
       return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
         const known::ActivityRule* rule = rules_.of(job_.frames, id);
@@ -386,6 +424,11 @@ Doing Activities::of_rank(std::size_t rank) {
   if (!by_engine && doing.operation.kind != known::OperationKind::kEventLoop &&
       doing.activity != known::Activity::kPythonLock)
     return doing;
+  // Of the others, the GIL's holder alone keeps it.
+  if (const auto wait = thread_wait_of(r, main); !by_engine && wait && wait->what == ThreadWait::For::kGil) {
+    const Doing holder = of_thread(rank, wait->thread);
+    return is_clear(job_, r.threads[wait->thread], holder, by_engine) ? holder : doing;
+  }
   if (const auto found = of_awaited_threads(rank, main, doing)) return *found;
   if (!by_engine) return doing;
   // No thread shows what the rank does. A queue of autograd's that is empty while all of its threads are idle is a

@@ -17,6 +17,10 @@ std::string last_component(std::string_view function) {
     name.resize(bracket);
   if (const std::size_t angle = name.find('<'); angle != std::string::npos && name.ends_with("<...>"))
     name.resize(angle);
+  // Cython: "__pyx_pw_6mpi4py_3MPI_4Comm_199allreduce", the method and its number in the module
+  if (name.starts_with("__pyx_pw_") || name.starts_with("__pyx_pf_"))
+    if (const std::size_t digit = name.find_last_of("0123456789"); digit != std::string::npos)
+      return name.substr(digit + 1);
   const std::size_t colon = name.rfind("::");
   return colon == std::string::npos ? name : name.substr(colon + 2);
 }

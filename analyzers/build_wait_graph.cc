@@ -126,6 +126,11 @@ class WaitGraphBuilder {
   std::size_t of_state(const RankState& s) {
     const std::size_t lead = leading(s), deciding = s.doing.thread;
     const std::size_t node = thread(s.rank, deciding);
+    if (s.known_from_child && s.peer_process) {  // its worker waits for that rank
+      const std::size_t worker = thread(*s.known_from_child, s.child_thread);
+      connect(node, worker, WaitEvidence::kProcess, Certainty::kLikely);
+      return worker;
+    }
     if (lead == deciding) return node;
     const auto waits = thread_waits_from(job_.ranks[s.rank], lead);
     if (std::any_of(waits.begin(), waits.end(), [&](const ThreadWait& wait) { return wait.thread == deciding; }))
@@ -189,6 +194,11 @@ class WaitGraphBuilder {
     const std::size_t waiting = of_state(s);
     if (s.dead_child) {
       connect(waiting, ended(*s.dead_child), WaitEvidence::kProcess, Certainty::kCertain);
+    } else if (s.holds_by_child) {
+      const auto main = main_of(*s.holds_by_child);
+      connect(waiting, main ? thread(*s.holds_by_child, *main) : process(*s.holds_by_child), WaitEvidence::kSystemCall,
+              Certainty::kCertain);
+      if (main) add_thread(*s.holds_by_child, *main);
     } else if (s.known_from_child) {
       connect(waiting, thread(*s.known_from_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
       add_thread(*s.known_from_child, s.child_thread);

@@ -57,7 +57,11 @@ bool calls_from_interpreter(const JobSnapshot& job, const ThreadSnapshot& thread
 bool lacks_called_functions(const JobSnapshot& job, const ThreadSnapshot& thread, std::size_t place) {
   if (job.frames[thread.frames[place]].origin != FrameOrigin::kSeparate || thread.stack_end == StackEnd::kComplete)
     return false;
-  const bool in_python = thread.gil == Gil::kHolds || run_state_of(job, thread) == RunState::kSleeping;
+  // CPython's sleep calls clock_nanosleep or select: others are a library's, as that of SQLite at a lock.
+  const bool by_library =
+      on_top(job, thread, [](std::string_view f) { return f == "usleep" || f == "nanosleep" || f == "sleep"; });
+  const bool sleeps = run_state_of(job, thread) == RunState::kSleeping && !by_library;
+  const bool in_python = thread.gil == Gil::kHolds || sleeps;
   return !in_python || !calls_from_interpreter(job, thread);
 }
 

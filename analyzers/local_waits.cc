@@ -19,6 +19,8 @@ constexpr std::string_view kOtherThread =
 constexpr std::string_view kImport =
     "find the thread that imports this module and what keeps it: --threads all --rank shows every thread of this rank";
 
+constexpr LocalWait kGil{LocalWaitKind::kGil, "waits for the GIL",
+                         "find the thread that holds it: --threads all --rank shows every thread of this rank"};
 constexpr LocalWait kQueueGet{LocalWaitKind::kQueue, "waits for a queue to be filled", kNobodyHolds};
 constexpr LocalWait kQueuePut{LocalWaitKind::kQueue, "waits for room in a queue", kNobodyHolds};
 constexpr LocalWait kQueueJoin{LocalWaitKind::kQueue, "waits for a queue's tasks to be done", kNobodyHolds};
@@ -102,6 +104,8 @@ std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& 
   if (state.gpu_only || state.known_from_child || state.dead_child) return std::nullopt;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   if (reason == Reason::kNetworkIo && state.doing.operation.kind == known::OperationKind::kEventLoop) return kLoop;
+  // It has got what it waited for before: an event is set, a lock free.
+  if (reason == Reason::kPythonLock && thread.gil == Gil::kWaits) return kGil;
   if (reason == Reason::kPythonLock) return python_wait(job, thread);
   if (reason == Reason::kNativeLock && !thread.lock_owner) return native_wait(job, thread);
   if (reason == Reason::kSubprocess && state.reads_after_end) return kChildOutput;
@@ -111,6 +115,13 @@ std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& 
   const std::string call = blocking_call(job, thread);
   if (call == "flock" || call == "fcntl" || call == "lockf") return kFileLock;
   return std::nullopt;
+}
+
+bool waits_for_unknown_holder(const JobSnapshot& job, const RankState& state) {
+  const auto wait = local_wait_of(job, state, reason_for(state));
+  if (!wait || (wait->kind != LocalWaitKind::kFileLock && wait->kind != LocalWaitKind::kDatabase)) return false;
+  const auto& call = job.ranks[state.rank].threads[state.doing.thread].syscall;
+  return !call || call->others.empty();
 }
 
 }  // namespace rankstacks::analyzers

@@ -10,6 +10,7 @@
 namespace rankstacks::analyzers {
 
 enum class LocalWaitKind {
+  kGil,
   kQueue,
   kBarrier,
   kEvent,
@@ -36,6 +37,10 @@ struct LocalWait {
 constexpr bool is_between_processes(LocalWaitKind kind) {
   return kind == LocalWaitKind::kProcessLock || kind == LocalWaitKind::kPool;
 }
+
+// Whether it waits for a lock of a file or of a database, and the kernel has not shown who holds it, as in a core: any
+// other rank may.
+bool waits_for_unknown_holder(const JobSnapshot& job, const RankState& state);
 
 // std::nullopt if there is nothing to add to the words of the reason.
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason);

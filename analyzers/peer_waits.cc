@@ -9,6 +9,7 @@
 
 #include "analyzers/names.h"
 #include "analyzers/other_ends.h"
+#include "analyzers/thread_waits.h"
 #include "model/process_key.h"
 #include "model/rank_set.h"
 
@@ -29,10 +30,24 @@ std::map<ProcessKey, std::size_t> states_by_process(const JobSnapshot& job, cons
   return found;
 }
 
+bool is_lock(const SyscallInfo& call) {
+  return !call.others.empty() &&
+         (call.others.front().kind == EndKind::kLock || call.others.front().kind == EndKind::kDatabase);
+}
+
+// The thread whose wait is the rank's: its own, or that of the loader worker that it waits for.
+const ThreadSnapshot& waiting_thread(const JobSnapshot& job, const RankState& s) {
+  return s.known_from_child ? job.ranks[*s.known_from_child].threads[s.child_thread]
+                            : job.ranks[s.rank].threads[s.doing.thread];
+}
+
 // multiprocessing's pipes and queues are usually between a process and its children, and its frames do not show more:
 // a client of a manager or a listener in another rank has the same frames.
-bool may_wait_for_a_rank(const RankState& s) {
+bool may_wait_for_a_rank(const JobSnapshot& job, const RankState& s) {
   const known::Activity activity = s.doing.activity;
+  // A worker's pipes are for its own rank, a lock is for all.
+  if (s.readable && !s.unrelated && !s.dead_child && s.known_from_child)
+    if (const auto& call = waiting_thread(job, s).syscall; call && is_lock(*call)) return true;
   if (!s.readable || s.unrelated || s.dead_child || s.known_from_child ||
       (s.doing.by_frame && activity != known::Activity::kSubprocess && activity != known::Activity::kNetworkIo))
     return false;
@@ -45,7 +60,7 @@ bool may_wait_for_a_rank(const RankState& s) {
 std::size_t other_end_of(const JobSnapshot& job, const std::map<ProcessKey, std::size_t>& by_process, std::size_t own,
                          const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
-  const auto& call = rank.threads[s.doing.thread].syscall;
+  const auto& call = waiting_thread(job, s).syscall;
   if (!call || call->own_end) return kNone;
   std::size_t found = kNone;
   for (const OtherEnd& end : call->others) {
@@ -56,6 +71,30 @@ std::size_t other_end_of(const JobSnapshot& job, const std::map<ProcessKey, std:
     found = of->second;
   }
   return found;
+}
+
+// The child of `holder` that has the lock for which `s` waits, if all that is known of this child is that it does
+// something of its own. std::nullopt if it is the rank itself, or if the child waits for another process.
+std::optional<std::size_t> child_with_lock(const JobSnapshot& job, const RankState& s, const RankState& holder) {
+  const SyscallInfo& call = *waiting_thread(job, s).syscall;
+  if (!is_lock(call)) return std::nullopt;
+  const RankSnapshot& parent = job.ranks[holder.rank];
+  if (std::any_of(call.others.begin(), call.others.end(),
+                  [&](const OtherEnd& end) { return process_key(job.ranks[s.rank], end.pid) == process_key(parent); }))
+    return std::nullopt;
+  for (const OtherEnd& end : call.others) {
+    for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+      const RankSnapshot& child = job.ranks[c];
+      if (child.kind != RankKind::kChild || !is_parent(parent, child) ||
+          process_key(child) != process_key(job.ranks[s.rank], end.pid))
+        continue;
+      const auto main = thread_with(child, child.pid);
+      if (!main) return std::nullopt;
+      const auto& does = child.threads[*main].syscall;
+      return does && !does->others.empty() ? std::nullopt : std::optional(c);
+    }
+  }
+  return std::nullopt;
 }
 
 // "recvfrom (from rank 2)": the call, and the rank at the other end. "a lock of the database cache.db (held by rank
@@ -118,16 +157,28 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
 
 void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto has_other_end = [&](const RankState& s) {
-    const auto& call = job.ranks[s.rank].threads[s.doing.thread].syscall;
+    const auto& call = waiting_thread(job, s).syscall;
     return call && !call->others.empty();
   };
   if (std::none_of(states.begin(), states.end(),
-                   [&](const RankState& s) { return may_wait_for_a_rank(s) && has_other_end(s); }))
+                   [&](const RankState& s) { return may_wait_for_a_rank(job, s) && has_other_end(s); }))
     return;
   const auto by_process = states_by_process(job, states);
   std::vector<std::size_t> next(states.size(), kNone);
   for (std::size_t i = 0; i < states.size(); ++i)
-    if (may_wait_for_a_rank(states[i])) next[i] = other_end_of(job, by_process, i, states[i]);
+    if (may_wait_for_a_rank(job, states[i])) next[i] = other_end_of(job, by_process, i, states[i]);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (next[i] == kNone || next[next[i]] != kNone) continue;
+    RankState& holder = states[next[i]];
+    if (!holder.readable || holder.unrelated || !known::waits_for_ranks(holder.doing.activity)) continue;
+    const auto child = child_with_lock(job, states[i], holder);
+    if (!child) continue;
+    holder.doing.activity = known::Activity::kSubprocess;
+    holder.doing.operation = {};
+    holder.doing.by_frame = false;
+    holder.holds_by_child = child;
+    holder.awaited_children.push_back(*child);
+  }
 
   // Each chain ends at a rank that does not wait in this way, or in a cycle of ranks that do. The result for a chain
   // holds for all that lead into it.
@@ -147,7 +198,7 @@ void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (next[i] == kNone || ways[i] != Way::kHolds) continue;
     RankState& s = states[i];
-    const SyscallInfo& call = *job.ranks[s.rank].threads[s.doing.thread].syscall;
+    const SyscallInfo& call = *waiting_thread(job, s).syscall;
     s.peer_process = states[next[i]].rank;
     s.doing.activity = known::Activity::kPeerWait;
     s.doing.by_frame = false;

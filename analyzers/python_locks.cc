@@ -33,11 +33,14 @@ std::string describe_lock(const PythonLock& lock) {
 
 std::optional<PythonWait> describe_python_wait(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
   const auto wait = thread_wait_of(rank, waiting);
-  if (!wait || (wait->what != ThreadWait::For::kPythonLock && wait->what != ThreadWait::For::kEnd)) return std::nullopt;
+  if (!wait || wait->what == ThreadWait::For::kNativeLock) return std::nullopt;
   const ThreadSnapshot& thread = rank.threads[wait->thread];
   const std::string name = name_of(thread, rank.threads[waiting]), place = where(job, thread);
   if (wait->what == ThreadWait::For::kEnd)
     return PythonWait{fmt::format("waits for its thread {} to end", name), place.empty() ? "" : ", which is " + place};
+  if (wait->what == ThreadWait::For::kGil)
+    return PythonWait{"waits for the GIL",
+                      fmt::format(", which its thread {} holds{}{}", name, place.empty() ? "" : ", ", place)};
   const PythonLock& lock = *rank.threads[waiting].python_lock;
   const std::string verb = "waits for " + describe_lock(lock);
   if (wait->thread == waiting) return PythonWait{verb + " that it holds itself", ""};

@@ -57,6 +57,9 @@ struct RankState {
   bool by_own_thread = false;
   // Index of the child process that the rank waits for, if only one can be meant.
   std::optional<std::size_t> child;
+  // A child process that holds a lock for which another rank waits, while this rank waits for ranks itself: what the
+  // child does is what keeps them.
+  std::optional<std::size_t> holds_by_child;
   // Of a rank that waits for child processes: those that it may wait for, and that are alive.
   std::vector<std::size_t> awaited_children;
   // It reads the output of a child that has ended: some process that this child has left behind has that output open.

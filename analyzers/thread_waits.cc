@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "analyzers/place.h"
+
 namespace rankstacks::analyzers {
 std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid) {
   const auto it =
@@ -27,6 +29,15 @@ std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t t
              ? std::nullopt
              : std::optional(
                    ThreadWait{ThreadWait::For::kGil, static_cast<std::size_t>(holder - rank.threads.begin())});
+}
+
+bool waits_for_kept_gil(const JobSnapshot& job, const RankSnapshot& rank, std::size_t thread) {
+  const auto wait = thread_wait_of(rank, thread);
+  if (!wait || wait->what != ThreadWait::For::kGil) return false;
+  const ThreadSnapshot& holder = rank.threads[wait->thread];
+  if (holder.motion && holder.motion->moved) return false;
+  const RunState state = run_state_of(job, holder);
+  return state == RunState::kSleeping || state == RunState::kInCall;
 }
 
 std::vector<ThreadWait> thread_waits_from(const RankSnapshot& rank, std::size_t thread) {

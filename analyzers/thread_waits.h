@@ -28,6 +28,10 @@ std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid);
 // std::nullopt if it waits for no thread of its process, or if that is not known.
 std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t thread);
 
+// Whether the thread waits for the GIL, and its holder does not run: code outside of the interpreter has kept the GIL
+// over a call that blocks. (A holder that runs Python code hands it on every few milliseconds.)
+bool waits_for_kept_gil(const JobSnapshot& job, const RankSnapshot& rank, std::size_t thread);
+
 // The chain of waits from that thread on, each for the next thread. It ends at a thread that waits for none of its
 // process, or before it would return to a thread that it has passed.
 std::vector<ThreadWait> thread_waits_from(const RankSnapshot& rank, std::size_t thread);

@@ -7,10 +7,38 @@
 #include <fmt/format.h>
 
 #include "analyzers/gpu_waits.h"
+#include "analyzers/names.h"
+#include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
+namespace {
+
+// As place_key(). Loader workers that do not move are compared as well: they are what their ranks wait for.
+std::string place_with_worker(const JobSnapshot& job, const RankState& s) {
+  std::string key = place_key(job, s);
+  const bool moves = s.progress == Progress::kRuns || s.progress == Progress::kMoves;
+  if (s.known_from_child && !moves)
+    key += '|' + describe_place(job, job.ranks[*s.known_from_child].threads[s.child_thread]);
+  return key;
+}
+
+// Of a core: it waits for a child process, and no child's core is at hand, so that what differs may be there.
+bool waits_for_unseen_child(const JobSnapshot& job, const RankState& s) {
+  const RankSnapshot& rank = job.ranks[s.rank];
+  if (rank.source != Source::kCore || std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& process) {
+        return process.kind == RankKind::kChild;
+      }))
+    return false;
+  if (s.doing.activity == known::Activity::kSubprocess) return true;
+  const ThreadSnapshot& thread = rank.threads[s.doing.thread];
+  return s.doing.activity == known::Activity::kDataLoading &&
+         std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return is_place(job.frames[id], known::Place::kProcessQueue); });
+}
+
+}  // namespace
 
 Verdict Judge::of_ended_not_waited_for() const {
   std::string text =
@@ -65,6 +93,11 @@ Verdict Judge::of_stillness_at_one_place() const {
   if (dumps_lack(FrameKind::kNative))
     return undecided(fmt::format("each {}; the native frames, which may differ, are not in the dumps",
                                  describe_suspect(job_, s, reason_for(s))));
+  if (waits_for_unseen_child(job_, s))
+    return undecided(
+        fmt::format("each {}; the cores of the processes that they wait for, which may differ, are not "
+                    "among these",
+                    describe_suspect(job_, s, reason_for(s))));
   Verdict symmetric = make(VerdictStatus::kSymmetric,
                            fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
   if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) {
@@ -148,7 +181,7 @@ Verdict Judge::of_nobody_waits() const {
     running +=
         one.progress == Progress::kUnknown ? deciding_thread(job_, one).state == 'R' : one.progress != Progress::kStill;
     polling += one.doing.activity == known::Activity::kGpuWait && one.progress == Progress::kRuns;
-    places[place_key(job_, states_[i])].push_back(i);
+    places[place_with_worker(job_, states_[i])].push_back(i);
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
   if (all_run && places.size() == 1 && loop_at_one_place() && may_sample_longer()) return of_loop_at_one_place();

@@ -61,6 +61,17 @@ Verdict Judge::of_mixed() const {
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   const bool some_are_clear = std::any_of(
       needed.begin(), needed.end(), [&](std::size_t i) { return !states_[i].serves && !awaits_something(states_[i]); });
+  const bool others_may_hold = !tally_.unknown.empty() || !tally_.failed.empty() || !tally_.unrelated.empty() ||
+                               tally_.elsewhere.size() > needed.size() ||
+                               std::any_of(facts_.operations.begin(), facts_.operations.end(),
+                                           [](const PendingOperation& operation) { return !operation.unseen.empty(); });
+  if (others_may_hold && std::all_of(needed.begin(), needed.end(),
+                                     [&](std::size_t i) { return waits_for_unknown_holder(job_, states_[i]); })) {
+    const RankState& s = states_[needed.front()];
+    return undecided(
+        fmt::format("{}, for which {}: who holds that lock is not known, and not all is known of the others",
+                    suspect(s, reason_for(s), 0).summary, describe_waiting(job_, states_)));
+  }
   for (const std::size_t i : needed) {
     const RankState& s = states_[i];
     if (s.serves || (some_are_clear && awaits_something(s))) continue;
@@ -88,6 +99,7 @@ Verdict Judge::of_mixed() const {
 
 bool Judge::awaits_something(const RankState& s) const {
   if (s.serves) return false;
+  if (waits_for_unknown_holder(job_, s)) return true;
   return s.doing.operation.kind == known::OperationKind::kEventLoop ||
          (s.doing.activity == known::Activity::kUserCode && !s.counts && !s.dead_child &&
           polls_asleep(job_, deciding_thread(job_, s)));

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/blocking_calls.h"
 #include "analyzers/deaths.h"
 #include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
@@ -17,6 +18,7 @@
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/watchdog_reporters.h"
+#include "model/process_key.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -95,6 +97,10 @@ constexpr std::string_view kGpuFailureAdvice =
 
 constexpr std::string_view kHolderAdvice =
     "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
+
+constexpr std::string_view kUnknownPeerAdvice =
+    "find out which rank it sends to or receives from, and whether that one makes the matching call: the stacks do not "
+    "show it";
 
 constexpr std::string_view kLostThreadAdvice =
     "that thread has ended: look in this rank's output for the exception that ended it";
@@ -176,6 +182,22 @@ std::string describe_lock_owner(const JobSnapshot& job, const RankSnapshot& rank
   return text;
 }
 
+// What the core does not hold, of what decides between this reason and another one.
+std::string_view not_in_core(const JobSnapshot& job, const RankState& state, Reason reason) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (rank.source != Source::kCore) return "";
+  static constexpr std::array<std::string_view, 4> kOfAnyKind = {"read", "readv", "write", "writev"};
+  const auto& call = rank.threads[state.doing.thread].syscall;
+  if (reason == Reason::kUserCode && call && is_one_of(call->name, kOfAnyKind) && call->fd && !call->fd_target)
+    return "; whether at a file, a pipe or a socket is not in the core";
+  const bool has_children = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                        [&](const RankSnapshot& child) { return is_parent(rank, child); });
+  const bool returns_at_its_end = call && is_one_of(call->name, kWaitCalls);
+  if (reason == Reason::kSubprocess && !has_children && !returns_at_its_end)
+    return "; whether the child is alive is not in the core";
+  return "";
+}
+
 // Whether a suspect with that reason waits for other ranks itself.
 bool is_wait_for_ranks(const RankState& state, Reason reason) {
   return reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait ||
@@ -197,6 +219,7 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kWorkerDead && !state.lost_thread.empty()) return std::string(kLostThreadAdvice);
   if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread))
     return std::string(kHolderAdvice);
+  if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process) return std::string(kUnknownPeerAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
@@ -219,6 +242,9 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
     verb = fmt::format("waits {}", describe_wait(state, static_cast<std::size_t>(rank.world_size.value_or(0))));
   const ThreadSnapshot& thread = rank.threads[state.doing.thread];
   if (state.known_from_child) return describe_loader_worker(job, state);
+  if (state.holds_by_child)
+    return "has a child process that holds a lock which another rank waits for" +
+           describe_child(job, *state.holds_by_child);
   std::string block = describe_block(job, thread);
   const auto local_wait = local_wait_of(job, state, reason);
   if (local_wait) verb = local_wait->verb;
@@ -251,6 +277,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) &&
       rank.status == Status::kComplete)
     other = describe_other_thread(job, rank, state.doing.thread);
+  block += not_in_core(job, state, reason);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 

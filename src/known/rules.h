@@ -111,8 +111,8 @@ struct ActivityRule {
   Activity activity;
   std::string_view source;
   NamedOperation operation = {};
-  // For waits for other ranks: the wait consists of sockets, pipes or child processes, whose own rules do not apply
-  // inside of it.
+  // For waits for other ranks: the wait consists of sockets, pipes, child processes or another library's operations,
+  // whose own rules do not apply inside of it.
   bool over_transport = false;
 };
 

@@ -10,6 +10,8 @@ using C = Collective;
 using K = OperationKind;
 using M = ActivityMatch;
 
+constexpr bool kOverTransport = true;
+
 // clang-format off
 constexpr ActivityRule kRules[] = {
     // The rendezvous store. torch/csrc/distributed/c10d: TCPStore.cpp, PrefixStore.cpp, FileStore.cpp, HashStore.cpp,
@@ -168,6 +170,18 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "ncclCommFinalize", "", A::kCollective, "nccl init.cc: nccl.h"},
     {M::kNative, "horovod::torch::WaitAndClear", "", A::kCollective, "horovod torch/mpi_ops_v2.cc", {"horovod", "a Horovod collective"}},
     {M::kNative, "horovod::common::", "", A::kCollective, "horovod common/operations.cc", {"horovod", "a Horovod collective"}},
+    // Collectives of Python objects consist of several calls of MPI, sends and receives among them.
+    {M::kNativeOp, "allreduce", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Allreduce", "mpi4py's allreduce"}, kOverTransport},
+    {M::kNativeOp, "reduce", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Reduce", "mpi4py's reduce"}, kOverTransport},
+    {M::kNativeOp, "bcast", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Bcast", "mpi4py's bcast"}, kOverTransport},
+    {M::kNativeOp, "gather", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Gather", "mpi4py's gather"}, kOverTransport},
+    {M::kNativeOp, "scatter", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Scatter", "mpi4py's scatter"}, kOverTransport},
+    {M::kNativeOp, "allgather", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Allgather", "mpi4py's allgather"}, kOverTransport},
+    {M::kNativeOp, "alltoall", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Alltoall", "mpi4py's alltoall"}, kOverTransport},
+    {M::kNativeOp, "scan", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Scan", "mpi4py's scan"}, kOverTransport},
+    {M::kNativeOp, "exscan", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Exscan", "mpi4py's exscan"}, kOverTransport},
+    {M::kNativeOp, "neighbor_allgather", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Neighbor_allgather", "mpi4py's neighbor_allgather"}, kOverTransport},
+    {M::kNativeOp, "neighbor_alltoall", "6mpi4py_3MPI_", A::kCollective, "mpi4py MPI.src/Comm.pyx, 3.0-: of Python objects", {"MPI_Neighbor_alltoall", "mpi4py's neighbor_alltoall"}, kOverTransport},
     {M::kNativePrefix, "MPI_", "", A::kCollective, "the MPI standard: mpi.h"},
     {M::kNativePrefix, "nvshmem_barrier", "", A::kCollective, "nvshmem nvshmem.h"},
     {M::kNativePrefix, "shmem_barrier", "", A::kCollective, "the OpenSHMEM standard: shmem.h"},

@@ -159,6 +159,47 @@ TEST_CASE("what nobody waits for holds up nobody") {
   CHECK(accused(literal) == Accused{{1, "data-loading"}});
 }
 
+TEST_CASE("mpi4py's collectives of objects consist of MPI's calls") {
+  const std::string mpi4py = "/usr/lib/python3/dist-packages/mpi4py/MPI.cpython-311-x86_64-linux-gnu.so";
+  const auto mpi = [](const std::string& function) { return Stack{nat(function, "/usr/lib/libmpi.so.40")}; };
+  // What rank 0 does of a reduction, and what the others do; `method` names it if the module has symbols.
+  const auto part = [&](int rank, const std::string& method, int line) {
+    const bool stripped = method.empty();
+    const Frame outer = stripped ? unknown(mpi4py, 0xd3b3c) : nat("__pyx_pw_6mpi4py_3MPI_4Comm_199" + method, mpi4py);
+    const Frame step = stripped ? unknown(mpi4py, 0xd2dfb) : nat("__pyx_f_6mpi4py_3MPI_PyMPI_step", mpi4py);
+    return (rank == 0 ? mpi("PMPI_Recv") + Stack{step, step, outer} : mpi("PMPI_Bcast") + Stack{step, outer}) +
+           in_main(line);
+  };
+  LiteralJob literal;
+  SECTION("all in one") {
+    const std::string method = GENERATE("", "allreduce");
+    for (int r = 0; r < 3; ++r) literal.rank(r, 3, part(r, method, 11));
+    const Analysis analysis = analyze(literal.job);
+    CHECK(analysis.verdict.status == VerdictStatus::kSymmetric);
+    CHECK(analysis.activities[0]->operation == (method.empty() ? "a collective of mpi4py" : "mpi4py's allreduce"));
+  }
+  SECTION("one in another") {
+    for (int r = 0; r < 3; ++r) literal.rank(r, 3, part(r, r == 2 ? "bcast" : "allreduce", r == 2 ? 10 : 11));
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+  }
+  SECTION("at different places, in communicators that are not known: nobody is accused of a message") {
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, part(r % 2, "", r == 0 ? 15 : r == 3 ? 15 : 12 + r));
+    CHECK(accused(literal).empty());
+  }
+  SECTION("an object that is sent or received") {
+    for (int r = 0; r < 3; ++r)
+      literal.rank(r, 3,
+                   (r == 0   ? mpi("PMPI_Mprobe") + Stack{unknown(mpi4py, 0xe2756), unknown(mpi4py, 0xe4107)}
+                    : r == 1 ? mpi("PMPI_Send") + Stack{unknown(mpi4py, 0xe2750), unknown(mpi4py, 0xe4100)}
+                             : mpi("PMPI_Bcast") + Stack{unknown(mpi4py, 0xe4000)}) +
+                       in_main(9));
+    const Analysis analysis = analyze(literal.job);
+    CHECK(analysis.activities[0]->operation == "MPI_Mprobe");
+    CHECK(analysis.activities[1]->operation == "MPI_Send");
+    CHECK(analysis.activities[2]->operation == "MPI_Bcast");
+  }
+}
+
 TEST_CASE("messages without a counterpart") {
   LiteralJob literal;
   SECTION("a receive from a rank in a collective") {
@@ -176,6 +217,7 @@ TEST_CASE("messages without a counterpart") {
                     nat("main", "/home/u/a.out")});
     CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
     CHECK(analyze(literal.job).activities[0]->operation == "MPI_Mprobe");
+    CHECK(analyze(literal.job).verdict.suspects[0].advice.starts_with("find out which rank it"));
   }
   SECTION("two receive from each other") {
     for (int r = 0; r < 4; ++r) {

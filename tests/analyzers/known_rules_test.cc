@@ -46,7 +46,9 @@ Frame frame_of(const known::ActivityRule& rule) {
   switch (rule.match) {
     case known::ActivityMatch::kNative: return nat(function_with(rule.what), kOwnModule);
     case known::ActivityMatch::kNativePrefix: return nat(text(rule.what), kOwnModule);
-    case known::ActivityMatch::kNativeOp: return nat(text(rule.file) + text(rule.what) + "(int)", kOwnModule);
+    case known::ActivityMatch::kNativeOp:
+      if (rule.file == "6mpi4py_3MPI_") return nat("__pyx_pw_6mpi4py_3MPI_4Comm_199" + text(rule.what), kOwnModule);
+      return nat(text(rule.file) + text(rule.what) + "(int)", kOwnModule);
     case known::ActivityMatch::kPython:
     case known::ActivityMatch::kPythonWaits: return py(text(rule.what), file_with(rule.file), 7);
     case known::ActivityMatch::kPythonFile: return py("some_function", file_with(rule.file), 7);

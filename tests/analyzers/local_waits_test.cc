@@ -51,6 +51,28 @@ TEST_CASE("output that nobody takes is file I/O") {
             "user-code"));
 }
 
+TEST_CASE("a core does not say what a descriptor is, nor whether a child is alive") {
+  LiteralJob literal = rank_2_in({libc("read"), py("load", "/home/u/train.py", 7)}, call("read", 9));
+  CHECK(verdict_text(literal) == "user-code: is in its own code (load at train.py:7, blocked in read(fd 9))");
+  literal.job.ranks[2].source = Source::kCore;
+  CHECK(verdict_text(literal) ==
+        "user-code: is in its own code (load at train.py:7, blocked in read(fd 9); whether at a file, a pipe or a "
+        "socket is not in the core)");
+  literal = rank_2_in({libc("poll"), py("load", "/home/u/train.py", 7)}, call("poll", 9));
+  literal.job.ranks[2].source = Source::kCore;
+  CHECK(has(verdict_text(literal), "blocked in poll(fd 9))"));  // no file: these are always ready
+  const Stack get = {libc("read"), py("recv", kLib + "multiprocessing/connection.py", 378),
+                     py("get", kLib + "multiprocessing/queues.py", 103), py("load", "/home/u/train.py", 7)};
+  literal = rank_2_in(get, call("read", 9));
+  literal.job.ranks[2].source = Source::kCore;
+  CHECK(has(verdict_text(literal), "subprocess: "));
+  CHECK(has(verdict_text(literal), "blocked in read(fd 9); whether the child is alive is not in the core)"));
+  // A wait for a dead child returns.
+  literal = rank_2_in({libc("wait4"), py("load", "/home/u/train.py", 7)}, call("wait4"));
+  literal.job.ranks[2].source = Source::kCore;
+  CHECK(has(verdict_text(literal), "blocked in wait4)"));
+}
+
 TEST_CASE("locks on files, by each of their calls") {
   for (const std::string name : {"flock", "fcntl"}) {
     const LiteralJob literal = rank_2_in({libc(name), py("lock", "/home/u/train.py", 7)}, call(name, 9, "/data/lock"));

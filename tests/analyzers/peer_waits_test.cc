@@ -88,6 +88,114 @@ TEST_CASE("a file lock that a rank holds") {
   CHECK(accused(literal) == Accused{{3, "user-code"}});
 }
 
+namespace {
+
+// Each rank waits for its loader worker. Those of ranks 0 and 2 want a lock, that of rank 1 sleeps.
+LiteralJob workers_at_a_lock() {
+  const std::string queues = "/usr/lib/python3.11/multiprocessing/queues.py";
+  const std::string loader = kPackages + "torch/utils/data/";
+  const Stack waits = Stack{libc("poll"), py("get", queues, 113), py("_next_data", loader + "dataloader.py", 1316),
+                            py("__next__", loader + "dataloader.py", 628)} +
+                      in_main(28);
+  const Stack loads =
+      Stack{py("fetch", loader + "_utils/fetch.py", 51), py("_worker_loop", loader + "_utils/worker.py", 302)};
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) literal.rank(r, 3, waits);
+  for (int r = 0; r < 3; ++r)
+    literal.child(pid_of(r), (r == 1 ? Stack{libc("clock_nanosleep"), py("__getitem__", "/home/u/data.py", 25)}
+                                     : Stack{libc("flock"), py("__getitem__", "/home/u/data.py", 24)}) +
+                                 loads);
+  return literal;
+}
+
+}  // namespace
+
+TEST_CASE("a lock that a loader worker of another rank holds") {
+  LiteralJob literal = workers_at_a_lock();
+  SECTION("the holder is known") {
+    for (const int r : {0, 2}) blocked(literal.job.ranks[3 + r], {104}, "flock", EndKind::kLock);
+    CHECK(accused(literal) == Accused{{1, "data-loading"}});
+    const Analysis analysis = analyze(literal.job);
+    CHECK(analysis.verdict.summary.find("its loader worker, pid 104, is in __getitem__ at data.py:25") !=
+          std::string::npos);
+    CHECK(analysis.verdict.summary.ends_with("while ranks 0,2 wait in flock (a lock held by rank 1)"));
+    const auto& nodes = analysis.waits.nodes();
+    CHECK(std::any_of(analysis.waits.edges().begin(), analysis.waits.edges().end(), [&](const WaitEdge& edge) {
+      return nodes[edge.from].rank == std::optional<std::size_t>(3) && nodes[edge.to].kind == NodeKind::kOperation &&
+             edge.evidence == WaitEvidence::kSystemCall;
+    }));
+  }
+  SECTION("it is not: the workers differ") {
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kUndecided);
+    CHECK(v.summary.starts_with("rank 1 differs"));
+  }
+  SECTION("the workers are alike") {
+    literal.job.ranks[4].threads[0].frames = literal.job.ranks[3].threads[0].frames;
+    CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
+  }
+  SECTION("cores, and none of a worker") {
+    literal.job.ranks.resize(3);
+    CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
+    for (RankSnapshot& rank : literal.job.ranks) {
+      rank.source = Source::kCore;
+      rank.threads[0].state.reset();
+    }
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+  }
+}
+
+TEST_CASE("a child of a rank in a collective holds the lock that another rank wants") {
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r)
+    literal.rank(r, 3,
+                 r < 2 ? waits_in_all_reduce() : Stack{libc("flock"), py("want", "/home/u/cache.py", 7)} + in_main(12));
+  literal.child(pid_of(1), {libc("clock_nanosleep"), py("hold", "/home/u/cache.py", 20)});
+  blocked(literal.job.ranks[2], {103}, "flock", EndKind::kLock);
+  SECTION("and sleeps") {
+    CHECK(accused(literal) == Accused{{1, "subprocess"}});
+    CHECK(verdict_of(literal).summary ==
+          "rank 1 has a child process that holds a lock which another rank waits for: pid 103, in hold at cache.py:20 "
+          "(sleeping) while ranks 0,2 wait for the other ranks");
+  }
+  SECTION("and waits for its parent") {
+    blocked(literal.job.ranks[3], {pid_of(1)}, "read", EndKind::kPipe);
+    CHECK(accused(literal) == Accused{{2, "file-io"}});
+  }
+  SECTION("so does the rank itself: its own wait counts") {
+    literal.job.ranks[2].threads[0].syscall->others.push_back(
+        {.pid = pid_of(1), .kind = EndKind::kLock, .command = {}});
+    CHECK(accused(literal) == Accused{{2, "file-io"}});
+  }
+}
+
+TEST_CASE("a lock whose holder is not known, as in a core") {
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r)
+    literal.rank(r, 3,
+                 r == 0   ? waits_in_all_reduce()
+                 : r == 1 ? Stack{libc("flock"), py("read_cache", "/home/u/cache.py", 7)} + in_main(12)
+                          : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
+  SECTION("a rank that waits for nothing of the kind comes first") {
+    CHECK(accused(literal) == Accused{{2, "user-code"}});
+  }
+  SECTION("there is no other") {
+    literal.job.ranks[2].threads[0].frames = literal.job.ranks[0].threads[0].frames;
+    CHECK(accused(literal) == Accused{{1, "file-io"}});
+  }
+  SECTION("of the others not all is known") {
+    literal.job.ranks[2].threads[0].frames.clear();
+    literal.job.ranks[2].threads[0].stack_end = StackEnd::kMemoryUnavailable;
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+    CHECK(verdict_of(literal).summary.find("who holds that lock is not known") != std::string::npos);
+  }
+  SECTION("a process outside of the job holds it") {
+    blocked(literal.job.ranks[1], {4711}, "flock", EndKind::kLock);
+    literal.job.ranks[1].threads[0].syscall->others[0].command = "vim";
+    CHECK(accused(literal) == Accused{{1, "file-io"}, {2, "user-code"}});
+  }
+}
+
 TEST_CASE("ranks that wait for each other are all to blame, and nobody who waits for them") {
   LiteralJob literal;
   for (int r = 0; r < 5; ++r)
@@ -116,7 +224,7 @@ TEST_CASE("a database that a rank has locked") {
                                   py("read_cache", "/home/u/cache.py", 7)} +
                                 in_main(12)
                           : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
-  CHECK(accused(literal) == Accused{{2, "file-io"}, {3, "user-code"}});
+  CHECK(accused(literal) == Accused{{3, "user-code"}});
   blocked(literal.job.ranks[2], {pid_of(3)}, "clock_nanosleep", EndKind::kDatabase);
   literal.job.ranks[2].threads[0].syscall->fd.reset();
   SECTION("its path is known") {

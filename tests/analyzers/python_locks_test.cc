@@ -97,6 +97,52 @@ TEST_CASE("a lock's holder is named with what it does, and ends the chain") {
   }
 }
 
+TEST_CASE("the GIL's holder is named, whatever the thread that wants it waited for before") {
+  const Stack takes_gil = {libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11"),
+                           nat("PyEval_RestoreThread", "/usr/bin/python3.11")};
+  SECTION("an event: it is set by now") {
+    LiteralJob literal = waits_for_lock(
+        takes_gil + Stack{py("wait", kThreading, 320), py("wait", kThreading, 622), py("start", kThreading, 962)} +
+        in_main(52));
+    main_of(literal).gil = Gil::kWaits;
+    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for the GIL (main at train.py:52)");
+    CHECK(analyze(literal.job).verdict.suspects[0].advice.starts_with("find the thread that holds it"));
+    literal.job.ranks[1].threads[1].gil = Gil::kHolds;
+    CHECK(verdict_text(literal) ==
+          "python-lock: rank 1 waits for the GIL (main at train.py:52), which its thread reporter holds, in "
+          "write_report at train.py:9 (sleeping)");
+    CHECK(analyze(literal.job).verdict.suspects[0].advice.starts_with("look at the thread named"));
+  }
+  SECTION("a collective, which has ended for it") {
+    LiteralJob literal = waits_for_lock(takes_gil + waits_in_all_reduce());
+    main_of(literal).gil = Gil::kWaits;
+    ThreadSnapshot& holder = literal.job.ranks[1].threads[1];
+    holder.gil = Gil::kHolds;
+    CHECK(verdict_text(literal) ==
+          "python-lock: rank 1 waits for the GIL (main at train.py:17), which its thread reporter holds, in "
+          "write_report at train.py:9 (sleeping)");
+    SECTION("a holder of which more is known") {
+      const std::string kSave = kPackages + "torch/serialization.py";
+      holder.frames.clear();
+      for (const Frame& frame : Stack{libc("writev"), py("save", kSave, 440), py("save_all", "/home/u/train.py", 12)})
+        holder.frames.push_back(literal.job.frames.intern(frame));
+      holder.syscall = call("writev", 9, "/data/x");
+      CHECK(verdict_text(literal).starts_with("checkpoint-io: rank 1 saves or loads a checkpoint (save_all"));
+    }
+    SECTION("a holder that gets on hands it on") {
+      holder.motion.emplace();
+      holder.motion->samples = 3;
+      holder.motion->moved = true;
+      CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+    }
+    SECTION("a holder that runs hands it on") {
+      holder.state = 'R';
+      holder.frames.erase(holder.frames.begin());
+      CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+    }
+  }
+}
+
 TEST_CASE("how certain a lock's holder is depends on who says so") {
   LiteralJob literal = waits_for_lock();
   const auto [kind, certainty] =
