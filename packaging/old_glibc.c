@@ -49,6 +49,11 @@ OLD_VERSION(int, pthread_rwlock_unlock, (pthread_rwlock_t * lock), (lock))
 // GLIBC_2.27: symbolic links that lead nowhere are found as well.
 OLD_VERSION(int, glob, (const char* pattern, int flags, int (*failed)(const char*, int), glob_t* found), (pattern, flags, failed, found))
 
+// GLIBC_2.28. Linux 4.11 has the call; on older kernels it fails.
+int statx(int directory, const char* path, int flags, unsigned mask, struct statx* found) {
+  return (int)syscall(SYS_statx, directory, path, flags, mask, found);
+}
+
 // GLIBC_2.30: waits for a condition by a clock that the caller chooses. Older versions wait by the clock that the
 // condition was made with, the time of day: the deadline is converted to that clock. The caller checks its own clock
 // again after waking up, so a step of the time of day makes it wake up too early, or too late by the size of the step,

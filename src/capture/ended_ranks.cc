@@ -4,11 +4,11 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/signal_name.h"
 #include "capture/rank_problems.h"
 #include "target/proc.h"
 
@@ -31,11 +31,7 @@ std::optional<int> exit_status_of(const RankSnapshot& rank) {
 
 std::string describe_end(const RankSnapshot& rank) {
   const int status = exit_status_of(rank).value_or(0);
-  if (WIFSIGNALED(status)) {
-    const char* name = sigabbrev_np(WTERMSIG(status));
-    return name != nullptr ? fmt::format(", killed by SIG{}", name)
-                           : fmt::format(", killed by signal {}", WTERMSIG(status));
-  }
+  if (WIFSIGNALED(status)) return ", killed by " + signal_name(WTERMSIG(status));
   return status != 0 ? fmt::format(", with exit status {}", WEXITSTATUS(status)) : "";
 }
 

@@ -42,7 +42,8 @@ def case_a_loop_without_an_end(directory):
 
 
 def case_a_rank_that_ends_meanwhile(directory):
-    """What was seen while all ranks existed is kept: a job that has ended since then is no job with missing ranks."""
+    """What was seen while all ranks existed is kept: a job that has ended since then is no job with missing ranks. The rank has a problem
+    that says it."""
     with rank(0) as one, rank(1) as other:
         attach = start_attach(one, other, max_wait=6)
         time.sleep(4)          # after the first samples, within the long one: whenever it is, the report has both ranks
@@ -50,8 +51,10 @@ def case_a_rank_that_ends_meanwhile(directory):
         other.process.wait(timeout=60)
         report = report_of(attach)
         check(report["verdict"]["status"] == "healthy", "%r" % report["verdict"]["summary"])
-        for fixture in (one, other):
-            check(only_rank(report, fixture.pid)["status"] == "complete", "%r" % only_rank(report, fixture.pid)["problems"])
+        for fixture, status, codes in ((one, "complete", []), (other, "partial", ["ended"])):
+            seen = only_rank(report, fixture.pid)
+            check((seen["status"], [problem["code"] for problem in seen["problems"]]) == (status, codes), "%r" % seen["problems"])
+            check(seen["threads"], "its threads are not in the report")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def thread_of(one):
         descriptor = os.open(one["fifo"], os.O_RDWR)
     else:
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        server.bind("\0" + one["text"][:100])
+        server.bind("\0%d " % os.getpid() + one["text"][:95])  # other cases run at the same time
         server.listen()
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         client.connect(server.getsockname())
