@@ -89,7 +89,7 @@ class Explanation {
     if (auto found = own_gpu_work()) return with_reference(std::move(*found), kFromLaunches);
     if (waits_for_gpu() && (names_some_operation() || wait_in_one_function()) &&
         none_launched_too_little(job_, states_, all_members()))
-      return with_reference(between_sides(Reason::kCollectiveMismatch, kByCounts), kFromLaunches);
+      return with_reference(may_be_a_step(between_sides(Reason::kCollectiveMismatch, kByCounts)), kFromLaunches);
     if (auto found = absent_from_a_group()) return found;
     if (waits_for_gpu())
       return Deadlock{{},
@@ -106,6 +106,12 @@ class Explanation {
  private:
   static Deadlock with_reference(Deadlock found, std::string reference) {
     if (found.reference.empty()) found.reference = std::move(reference);
+    return found;
+  }
+
+  // Those that wait for their GPUs may be in a long step of their own.
+  static Deadlock may_be_a_step(Deadlock found) {
+    found.may_be_a_step = true;
     return found;
   }
 

@@ -82,6 +82,7 @@ class GpuRefinement {
                                [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
       if (!s.unrelated && s.readable) compared_.push_back(i);
     }
+    forget_other_moments();
     assume_kernels();
     std::copy_if(compared_.begin(), compared_.end(), std::back_inserter(polling_),
                  [&](std::size_t i) { return states_[i].gpu.in_collective(); });
@@ -111,6 +112,31 @@ class GpuRefinement {
   static bool wait_alike(const RankState& a, const RankState& b) {
     return a.waits() && a.doing.activity == b.doing.activity && a.group == b.group &&
            divergence_of(a, b).counter.empty();
+  }
+
+  // The GPUs are asked some time after the stacks were read, and each at a time of its own. A collective that runs on
+  // one GPU, while another rank that waits on the host has launched as many of them, and has nothing on its GPU, has
+  // come and gone there: what runs is of another moment than the stacks. (A rank that waits for its GPU may have
+  // launches there that wait for a copy, an event or a function of the host's.)
+  void forget_other_moments() {
+    const LaunchCounts launched(job_);
+    std::vector<std::size_t> passing;
+    for (const std::size_t i : compared_) {
+      const GpuState& gpu = states_[i].gpu;
+      if (gpu.activity != GpuActivity::kCollective || gpu.only_messages()) continue;
+      bool some_passed = false, some_wait = false;
+      for (const std::size_t j : compared_) {
+        const RankState& other = states_[j];
+        if (j == i || other.gpu.in_collective()) continue;
+        const bool passed = other.gpu.activity == GpuActivity::kIdle &&
+                            known::waits_for_ranks(other.doing.activity) &&
+                            launched.share_some(states_[i].rank, other.rank) &&
+                            launched.are_equal(states_[i].rank, other.rank);
+        (passed ? some_passed : some_wait) = true;
+      }
+      if (some_passed && !some_wait) passing.push_back(i);
+    }
+    for (const std::size_t i : passing) states_[i].gpu = GpuState();
   }
 
   // A rank whose GPUs did not answer waits for the collective in which the GPUs of those are that wait at its very

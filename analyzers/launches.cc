@@ -350,6 +350,13 @@ bool LaunchCounts::are_equal(std::size_t a, std::size_t b) const {
   return true;
 }
 
+bool LaunchCounts::share_some(std::size_t a, std::size_t b) const {
+  return std::any_of(of_rank_[a].begin(), of_rank_[a].end(), [&](const auto& one) {
+    return std::any_of(of_rank_[b].begin(), of_rank_[b].end(),
+                       [&](const auto& other) { return other.first == one.first; });
+  });
+}
+
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank) {
   if (!job.nccl || job.nccl->answers < 2) return false;
   for (const NcclCommunicator& communicator : job.nccl->communicators)

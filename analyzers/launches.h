@@ -49,6 +49,8 @@ class LaunchCounts {
   explicit LaunchCounts(const JobSnapshot& job);
   // Whether two ranks, indices into JobSnapshot::ranks, have launched the same on all communicators that they share.
   bool are_equal(std::size_t a, std::size_t b) const;
+  // Whether they share a communicator whose launches were counted.
+  bool share_some(std::size_t a, std::size_t b) const;
 
  private:
   using Launched = std::vector<std::pair<std::string, std::int64_t>>;

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "analyzers/analysis.h"
-#include "support/literal_job.h"
+#include "support/literal_gpu.h"
 
 using namespace rankstacks;
 using namespace rankstacks::analyzers;
@@ -201,4 +201,27 @@ TEST_CASE("ranks of two replicas: one waits for its GPU, the others on the host"
     communicator(literal, {{1, four}, {3, three}});
     CHECK(accused(literal) != Accused{{3, "collective-mismatch"}});
   }
+}
+
+TEST_CASE("a collective on a GPU that is of another moment than the stacks") {
+  const Stack waits_on_host = waits_in_all_reduce(34);
+  const auto job_of = [&](const Counts& of_first, const Counts& of_others, const Stack& others) {
+    LiteralJob literal;
+    for (int r = 0; r < 2; ++r) {
+      RankSnapshot& rank = nccl_rank(literal, r, 2, r == 0 ? kSynchronizes + in_main(30) : others);
+      if (r == 0) runs(literal, rank, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)");
+      else looked_at(rank);
+    }
+    literal.job.nccl = NcclStatus{.version = "2.28.9"};
+    communicator(literal, {{0, of_first}, {1, of_others}});
+    return analyze(literal.job).verdict.summary;
+  };
+  const Counts four = {{"AllReduce", 4}}, three = {{"AllReduce", 3}};
+  const std::string on_gpu = "AllReduce on the GPU";
+  // Rank 1 has launched it, too, and it is gone there.
+  CHECK(job_of(four, four, waits_on_host).find(on_gpu) == std::string::npos);
+  // It has not launched it.
+  CHECK(job_of(four, three, waits_on_host).find(on_gpu) != std::string::npos);
+  // It waits for its GPU: what it has launched may wait there for something else.
+  CHECK(job_of(four, four, kOwnPlace).find(on_gpu) != std::string::npos);
 }
