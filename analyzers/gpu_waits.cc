@@ -128,8 +128,7 @@ class GpuRefinement {
       for (const std::size_t j : compared_) {
         const RankState& other = states_[j];
         if (j == i || other.gpu.in_collective()) continue;
-        const bool passed = other.gpu.activity == GpuActivity::kIdle &&
-                            known::waits_for_ranks(other.doing.activity) &&
+        const bool passed = other.gpu.activity == GpuActivity::kIdle && known::waits_for_ranks(other.doing.activity) &&
                             launched.share_some(states_[i].rank, other.rank) &&
                             launched.are_equal(states_[i].rank, other.rank);
         (passed ? some_passed : some_wait) = true;
