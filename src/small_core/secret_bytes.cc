@@ -33,11 +33,12 @@ class Secrets {
   explicit Secrets(const std::vector<std::string>& secrets) {
     for (const std::string_view secret : secrets) add(secret);
     for (const std::string_view secret : secrets) add_lines(secret);
+    for (const std::string_view secret : secrets) add_tail(secret);
   }
 
   void overwrite(std::span<std::byte> bytes) const {
     if (all_.empty()) return;
-    for (std::size_t at = 0; at + kShortestSecret <= bytes.size();) at += overwrite_at(bytes.subspan(at));
+    for (std::size_t at = 0; at + kShortestSecret <= bytes.size();) at += overwrite_at(bytes, at);
     for (const std::string_view secret : all_) overwrite_ends(bytes, secret);
   }
 
@@ -72,14 +73,29 @@ class Secrets {
  private:
   static constexpr std::size_t kSlots = 1 << 16, kLongestInRegisters = 4096;
 
+  struct Sought {
+    std::string_view text, before;  // what is before it in the secret
+  };
+
+  void look_for(const Sought& sought) {
+    const std::uint64_t start = start_of(sought.text.data());
+    by_start_[start].push_back(sought);
+    starts_.set(slot(start));
+  }
+
   void add(std::string_view secret) {
     if (secret.size() < kShortestSecret || all_.size() == kMostSecrets) return;
     all_.push_back(secret);
-    const std::uint64_t start = start_of(secret.data());
-    by_start_[start].push_back(secret);
-    starts_.set(slot(start));
+    look_for({secret, {}});
     const std::size_t end = std::min(secret.size(), kLongestInRegisters);
     for (std::size_t i = 0; i + sizeof(std::uint64_t) <= end; ++i) pieces_.insert(word_at(secret.data() + i));
+  }
+
+  // The allocator writes up to four words to the beginning of memory that is freed: of a secret there the rest stays.
+  void add_tail(std::string_view secret) {
+    constexpr std::size_t kMostOverwritten = 4 * sizeof(void*), kShortestTail = 16;
+    const std::size_t cut = std::min(secret.size() / 2, kMostOverwritten);
+    if (secret.size() - cut >= kShortestTail) look_for({secret.substr(cut), secret.substr(0, cut)});
   }
 
   // A private key has several lines, whose ends are "\n" in JSON, in a Python literal, or in both.
@@ -121,21 +137,26 @@ class Secrets {
   static std::size_t slot(std::uint64_t start) { return (start * 0x9e3779b97f4a7c15u) >> 48; }
 
   // The number of bytes that are done.
-  std::size_t overwrite_at(std::span<std::byte> bytes) const {
+  std::size_t overwrite_at(std::span<std::byte> all, std::size_t at) const {
+    const std::span<std::byte> bytes = all.subspan(at);
     const std::uint64_t start = start_of(bytes.data());
     if (!starts_.test(slot(start))) return 1;
     const auto found = by_start_.find(start);
     if (found == by_start_.end()) return 1;
-    for (const std::string_view secret : found->second) {
-      if (secret.size() > bytes.size() || std::memcmp(bytes.data(), secret.data(), secret.size()) != 0) continue;
-      std::fill_n(bytes.begin(), secret.size(), kInstead);
-      return secret.size();
+    for (const auto& [text, before] : found->second) {
+      if (text.size() > bytes.size() || std::memcmp(bytes.data(), text.data(), text.size()) != 0) continue;
+      std::fill_n(bytes.begin(), text.size(), kInstead);
+      for (std::size_t n = 1; n <= std::min(at, before.size()); ++n) {
+        if (all[at - n] != static_cast<std::byte>(before[before.size() - n])) break;
+        all[at - n] = kInstead;
+      }
+      return text.size();
     }
     return 1;
   }
 
   std::vector<std::string_view> all_;
-  std::unordered_map<std::uint64_t, std::vector<std::string_view>> by_start_;
+  std::unordered_map<std::uint64_t, std::vector<Sought>> by_start_;
   std::bitset<kSlots> starts_;
   std::unordered_set<std::uint64_t> pieces_;
 };

@@ -117,6 +117,20 @@ TEST_CASE("secrets are overwritten wherever their bytes are, and nothing moves")
   CHECK(text(process.symbols) == "f_xxxxxxxxxxxx");
 }
 
+TEST_CASE("what is left of a secret in memory that was freed") {
+  const std::string secret = "q8Zr2Wm5Xk9LtB4nV7cJpD6sYh3eGfA1uRbT0vKi";
+  KeptProcess process;
+  // The allocator has written two words to the beginning of it; and what only ends like it is something else.
+  for (const std::string& text : {"pointer" + secret.substr(9) + ".", "other" + secret.substr(26) + "."})
+    process.pieces.push_back({0x1000, 0, bytes_of(text)});
+  overwrite_secrets(process, {secret});
+  const auto text = [](const std::vector<std::byte>& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  CHECK(text(process.pieces[0].bytes) == "pointer" + std::string(secret.size() - 9, 'x') + ".");
+  CHECK(text(process.pieces[1].bytes) == "other" + secret.substr(26) + ".");
+}
+
 TEST_CASE("the lines of a private key are secrets of their own") {
   KeptProcess process;
   process.pieces.push_back(
