@@ -49,7 +49,8 @@ Analysis analyze(const JobSnapshot& job, std::vector<Difference> differences) {
   const Facts facts{job, analysis.roles, states, operations, analysis.waits};
   analysis.verdict = judge(facts);
   analysis.verdict.chains = chains_of(analysis.waits, analysis.verdict.suspects);
-  if (analysis.verdict.status == VerdictStatus::kUndecided) analysis.verdict.candidates = candidates_of(facts);
+  if (analysis.verdict.status == VerdictStatus::kUndecided && analysis.verdict.candidates.empty())
+    analysis.verdict.candidates = candidates_of(facts);
   analysis.differences = std::move(differences);
   mention_differences(job, analysis.differences, analysis.verdict);
   return analysis;

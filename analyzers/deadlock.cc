@@ -304,7 +304,10 @@ class Explanation {
         continue;
       std::string explanation = describe_side(job_, states_, side) + ", with different roots in one step";
       if (equal && side.size() < states_[side.front()].group->ranks.size())
-        return Deadlock{{}, explanation + "; which of them is right does not show where they stand", false, ""};
+        return Deadlock{.suspects = {},
+                        .explanation = explanation + "; which of them is right does not show where they stand",
+                        .reference = {},
+                        .candidates = accused};
       return accuse_side(accused, Reason::kCollectiveMismatch, std::move(explanation), equal);
     }
     return std::nullopt;

@@ -38,6 +38,7 @@ struct Deadlock {
   std::string reference;  // Verdict::reference
   // Those that wait may be in a long step of their GPUs instead: more samples would show it.
   bool may_be_a_step = false;
+  std::vector<std::size_t> candidates;  // indices of states: some of these are in the wrong, if there are no suspects
 };
 
 // Accuses one side, or, of two that are equal, both, for a disagreement that is known from other evidence than stacks.

@@ -286,8 +286,14 @@ Verdict Judge::of_waiting() const {
     if (tally_.waits_for_gpu_only && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
     return symmetric;
   }
-  if (deadlock->suspects.empty())
-    return undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
+  if (deadlock->suspects.empty()) {
+    Verdict verdict = undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
+    for (const std::size_t i : deadlock->candidates)
+      verdict.candidates.push_back({states_[i].rank, Reason::kCollectiveMismatch,
+                                    "what the ranks that have gone on called there",
+                                    describe_suspect(job_, states_[i], Reason::kCollectiveMismatch)});
+    return verdict;
+  }
   std::vector<Suspect> suspects;
   for (const Blame& blame : deadlock->suspects)
     suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence)));

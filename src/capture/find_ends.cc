@@ -181,9 +181,11 @@ class Seeker {
     const Pid pid = thread.pid;
     const auto info = target::descriptor_info(pid, thread.awaited.fd);
     if (!info) return;
+    // The loops of communication libraries, which are threads of their own, watch a socket for each other rank.
+    constexpr std::size_t kMaxOfOtherThreads = 64;
     std::vector<int> watched;
     for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
-    sought.listens = is_listening(pid, watched);
+    sought.listens = (thread.tid == pid || watched.size() <= kMaxOfOtherThreads) && is_listening(pid, watched);
     if (info->watched.size() != 1) return;
     const target::DescriptorInfo::Watched& only = info->watched.front();
     const auto file = target::descriptor_info(pid, only.fd);

@@ -351,6 +351,8 @@ TEST_CASE("a broadcast from another source is another call") {
     const Verdict v = analyze(literal.job).verdict;
     CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.summary.find("with different roots in one step") != std::string::npos);
+    REQUIRE(v.candidates.size() == 2);
+    CHECK((v.candidates[0].rank == 0 && v.candidates[1].rank == 2));
   }
   SECTION("in no loop, and one of four has gone on: most of those that wait are right") {
     for (int r = 0; r < 4; ++r) {
