@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include "base/file_descriptor.h"
+#include "base/result.h"
 #include "base/types.h"
 #include "base/whole_file.h"
 
@@ -23,11 +24,11 @@ struct DyingRights {
 
 // `memory` is its open /proc/PID/mem; `user` and `group` are the kernel's %u and %g. Belongs to root unless all of
 // these hold: the memory is the user's (it is root's if the process is not dumpable: proc(5), /proc/PID), and its real,
-// effective, saved and file system ids are all the same. (The directory /proc/PID belongs to the effective user, also
+// effective and saved ids are all the same. (The directory /proc/PID belongs to the effective user, also
 // of a process that is not dumpable: fs/proc/base.c, task_dump_owner.)
 DyingRights rights_of_dying(Pid pid, const FileDescriptor& memory, uid_t user, gid_t group);
 
-// Takes on these rights, for good. False: that was not possible.
-bool become(const DyingRights& rights);
+// Takes on these rights, for good, in a forked process, which ends if its parent has ended.
+Result<void> become(const DyingRights& rights);
 
 }  // namespace rankstacks::cli

@@ -173,7 +173,7 @@ Result<std::string> make_small_core(const Options& options, const CoreHead& head
   auto answer = do_forked(
       [&]() -> std::string {
         // The core is not to be trusted.
-        if (!become(rights)) return error_answer(os_error(shown, "the rights to look into it cannot be taken"));
+        if (const auto done = become(rights); !done) return error_answer(done.error());
         return small_core_of(asked, path, shown);
       },
       {deadline}, kMaxAnswer);

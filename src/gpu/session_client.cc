@@ -215,7 +215,7 @@ Result<void> move_in(const ClientTask& task, const ClientSurroundings& surroundi
                  .where = {},
                  .os_errno = errno,
                  .hint = "run rankstacks as root of the machine, or inside of the container"});
-  if (auto taken = take_on(surroundings.rights); !taken) return fail(taken.error());
+  if (auto taken = target::take_on(surroundings.rights); !taken) return fail(taken.error());
   for (const int fd : doors) ::close(fd);
   return {};
 }

@@ -29,8 +29,8 @@
 #include "gpu/attach_point.h"
 #include "gpu/machine.h"
 #include "gpu/session_phase.h"
-#include "gpu/target_rights.h"
 #include "target/file_descriptor.h"
+#include "target/target_rights.h"
 
 namespace rankstacks::gpu {
 
@@ -49,7 +49,7 @@ struct ClientTask {
 struct ClientSurroundings {
   const AttachPoint& point;  // its driver is loaded
   const Machine& machine;
-  const TargetRights& rights;
+  const target::TargetRights& rights;
   std::vector<FileDescriptor> namespaces;  // to enter, in this order
   const FileDescriptor& of_pids;           // its pid namespace; not open: the tool's own
   const FileDescriptor& root;              // the process's root directory

@@ -210,7 +210,7 @@ bool run(Order& order, const Machine& machine) {
     if (admission->refusal) return refused(*admission->refusal);
     order.task.left_by = admission->left_by;
   }
-  const auto rights = rights_of(order.process.pid);
+  const auto rights = target::rights_of(order.process.pid);
   if (!rights) return refused(rights.error());
   auto namespaces = open_namespaces(order);
   if (!namespaces) return refused(namespaces.error());
@@ -228,7 +228,7 @@ bool run(Order& order, const Machine& machine) {
                           "run rankstacks as root of the machine, or inside of the container"));
   // All of it must belong to one process with one program: neither to a setuid program that it has executed meanwhile,
   // nor to another process that got its number.
-  const auto again = rights_of(order.process.pid);
+  const auto again = target::rights_of(order.process.pid);
   if (!again || !again->are_the_same(*rights) || !point->is_still_mapped())
     return refused(failed(order, ErrorCode::kGone, "it runs another program by now, or has ended", 0, "look again"));
   const ClientSurroundings surroundings{.point = *point,

@@ -23,7 +23,7 @@
 #include "base/types.h"
 #include "target/file_descriptor.h"
 
-namespace rankstacks::gpu {
+namespace rankstacks::target {
 
 struct TargetRights {
   uid_t real_uid = 0, effective_uid = 0, saved_uid = 0;
@@ -46,4 +46,4 @@ Result<TargetRights> rights_of(Pid pid);
 // have the same.
 Result<void> take_on(const TargetRights& rights);
 
-}  // namespace rankstacks::gpu
+}  // namespace rankstacks::target

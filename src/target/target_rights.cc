@@ -1,4 +1,4 @@
-#include "gpu/target_rights.h"
+#include "target/target_rights.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 #include "target/live_target.h"
 #include "target/proc.h"
 
-namespace rankstacks::gpu {
+namespace rankstacks::target {
 namespace {
 
 constexpr int kMaxCapability = 63;
@@ -83,8 +83,8 @@ bool number(std::string_view word, T& into, int base = 10) {
 
 Error cannot(const char* what, int os_errno) {
   return {.code = ErrorCode::kPermission,
-          .subject = "GPU session",
-          .what = fmt::format("cannot take on the process's rights: {}", what),
+          .subject = "the process's rights",
+          .what = fmt::format("they cannot be taken on: {}", what),
           .where = {},
           .os_errno = os_errno,
           .hint = "run rankstacks as root of the machine, or as the user of the process"};
@@ -129,8 +129,8 @@ std::optional<TargetRights> parse_rights(std::string_view status) {
 }
 
 Result<TargetRights> rights_of(Pid pid) {
-  const auto status = target::proc::read_file(fmt::format("/proc/{}/status", pid));
-  if (!status) return fail(target::attach_error(pid, status.error().os_errno));
+  const auto status = proc::read_file(fmt::format("/proc/{}/status", pid));
+  if (!status) return fail(attach_error(pid, status.error().os_errno));
   auto rights = parse_rights(*status);
   if (!rights)
     return fail({.code = ErrorCode::kUnsupported,
@@ -140,9 +140,9 @@ Result<TargetRights> rights_of(Pid pid) {
                  .os_errno = 0,
                  .hint = {}});
   const std::string path = fmt::format("/proc/{}/ns/user", pid);
-  if (target::proc::read_link(path) != target::proc::read_link("/proc/self/ns/user")) {
+  if (proc::read_link(path) != proc::read_link("/proc/self/ns/user")) {
     rights->user_namespace = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!rights->user_namespace.is_open()) return fail(target::attach_error(pid, errno));
+    if (!rights->user_namespace.is_open()) return fail(attach_error(pid, errno));
   }
   return std::move(*rights);
 }
@@ -205,4 +205,4 @@ Result<void> take_on(const TargetRights& rights) {
   return {};
 }
 
-}  // namespace rankstacks::gpu
+}  // namespace rankstacks::target

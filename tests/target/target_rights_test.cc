@@ -12,10 +12,10 @@
 #include <csignal>
 #include <functional>
 
-#include "gpu/target_rights.h"
 #include "target/proc.h"
+#include "target/target_rights.h"
 
-namespace rankstacks::gpu {
+namespace rankstacks::target {
 namespace {
 
 constexpr uid_t kSomebody = 54321;
@@ -182,4 +182,4 @@ TEST_CASE("who may not take them on does not go on") {
   CHECK(other.began);
 }
 
-}  // namespace rankstacks::gpu
+}  // namespace rankstacks::target
