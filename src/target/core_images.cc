@@ -54,6 +54,12 @@ bool holds_code(const elf::Image& image) {
   return !any;
 }
 
+// Memory with a name (memfd_create(2)), in which no module was found: libffi keeps its trampolines there. A file of
+// that name is nowhere to be had.
+bool never_was_a_file(const CoreModuleIdentity& wanted) {
+  return wanted.path.starts_with("/memfd:") && (!wanted.build_id || wanted.build_id->empty());
+}
+
 // "a, b and 3 more"
 std::string list(const std::vector<std::string>& names) {
   std::string text;
@@ -142,7 +148,8 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     return {*image, {}};
   }
   if (why.empty()) {
-    missing_.push_back({wanted.path, wanted.deleted, wanted.main_program, wanted.build_id, {}});
+    if (!never_was_a_file(wanted))
+      missing_.push_back({wanted.path, wanted.deleted, wanted.main_program, wanted.build_id, {}});
     why = "no such file on this machine";
   }
   refused_.insert(refused_.end(), refused.begin(), refused.end());

@@ -15,7 +15,7 @@ import interpreters
 from command_line import FIXTURES, SOURCE, native, python
 from processes import Fixture, Skip, check, json_report, run_tool, tool
 from truth_native import compare as compare_native
-from truth_python import only_rank
+from truth_python import kernel_core, kernel_writes_cores, only_rank
 
 NUL = b"\0"
 
@@ -129,6 +129,51 @@ def of_python(version, directory, fixture="locks"):
     environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8")
     with Fixture(interpreter.run(script), env=environment) as process:
         agree_everywhere(process, os.path.realpath("/proc/%d/exe" % process.pid), directory, most=1 << 20)
+
+
+def of_unpacked_python(version, directory, fixture="locks"):
+    """A CPython with a C library of its own (glibc 2.42 or newer: stacks have their guards inside of mappings), whose files lie below a
+    directory. The core is the kernel's: gcore leaves such stacks out."""
+    interpreter = interpreters.find(version)
+    if not kernel_writes_cores(interpreter):
+        raise Skip("the kernel's cores do not come into the working directory here")
+    with interpreters.inside(interpreter, os.path.join(SOURCE, "fixtures", "python")) as programs:
+        place = os.path.join(os.path.dirname(programs), "core-of-" + fixture)
+        os.mkdir(place)
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8")
+        environment.pop("PYTHONPATH", None)
+        with Fixture(interpreter.run(os.path.join(programs, fixture + ".py")), env=environment, **interpreter.in_directory(place)) as process:
+            live, size = captured(directory, "--pids", process.pid)
+            process.check_unharmed()
+            full = kernel_core(process, place)
+        print("%d bytes captured of a core of %d" % (size, os.stat(full).st_blocks * 512))
+        check(size <= 1 << 20, "the capture has %d bytes" % size)
+        os.mkdir(os.path.join(directory, "of-core"))
+        of_core, _ = captured(os.path.join(directory, "of-core"), full, "--sysroot", interpreter.sysroot)
+        theirs, ours, of_live = debugger.stacks_in_cores([full, of_core, live], interpreter.path, interpreter.sysroot)
+        check(ours == theirs, "gdb finds other stacks in the capture of the core:\n" + difference(ours, theirs))
+        check(sum(len(frames) for frames in theirs.values()) > 4 * len(theirs), "gdb finds hardly any frames: %r" % theirs)
+        root = ["--sysroot", interpreter.sysroot]
+        alive = only_rank(json_report("core", live, *root), process.pid)
+        # What reads standard input has answered in between, and may have called read() from specialised code.
+        answered = {thread["tid"] for thread in alive["threads"] if thread["syscall"] and (thread["syscall"]["name"], thread["syscall"]["fd"]) == ("read", 0)}
+        rest = lambda stacks: {int(tid): stack for tid, stack in stacks.items() if int(tid) not in answered}
+        check(len(rest(theirs)) >= 2 and rest(of_live) == rest(theirs), "gdb finds other stacks in the live process's capture:\n" + difference(of_live, theirs))
+        report = json_report("core", full, *root)
+        same_reports(report, json_report("core", of_core, *root), "the report of a core and that of its capture")
+        rank = only_rank(report, process.pid)
+        check(rank["status"] == "complete" and all(thread["stack_end"] == "complete" for thread in rank["threads"]), "%r" % rank["problems"])
+        # A live process's paths are those of this machine, a core's are those of its root directory.
+        ours, theirs = (rest(json.loads(json.dumps(stacks_of(one)).replace('"%s/' % interpreter.sysroot, '"/'))) for one in (alive, rank))
+        check(ours == theirs, "the live process's stacks are others than its core's:\n" + difference(ours, theirs))
+
+
+def case_python_3_14(directory):
+    of_unpacked_python("3.14", directory)
+
+
+def case_python_3_15(directory):
+    of_unpacked_python("3.15", directory)
 
 
 def case_python_system(directory):
