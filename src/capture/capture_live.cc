@@ -95,12 +95,13 @@ class LaterSamples {
       sample.interpreters[i] = processes_[i].interpreters;
       sample.ranks[i].target = std::move(prepared[i]);
     }
-    reader_.read(sample);
+    target::SocketTables sockets;
+    reader_.read(sample, sockets);
     for (const target::LiveTarget* target : sample.targets)
       if (target != nullptr && target->does_not_answer())
         std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     unwind_ranks(sample.ranks, options_);
-    reader_.read_again(sample);
+    reader_.read_again(sample, sockets);
     forget_copies(sample);
     samples.push_back(std::move(sample.ranks));
   }
@@ -338,14 +339,15 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
 
   const auto first_sample = std::chrono::steady_clock::now();
   ProcessReader reader(options, request.stop);
-  reader.read(live);
-  find_other_ends(live.ranks);
+  const auto sockets = std::make_shared<target::SocketTables>();
+  reader.read(live, *sockets);
+  find_other_ends(live.ranks, sockets);
   WallClock::time_point first = set_capture_times(live);
   LaterSamples later(live.targets, live.interpreters, preparer.images(), options, reader, request.glances);
   leave_out_ended_children(live);
   unwind_ranks(live.ranks, options);
-  if (reader.read_again(live)) {
-    find_other_ends(live.ranks);
+  if (const auto again = reader.read_again(live, *sockets); !again.empty()) {
+    find_other_ends(live.ranks, again, sockets);
     first = set_capture_times(live);
   }
   add_versions(live.ranks, [&](Pid pid) { return preparer.environment(pid); });

@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/directory_stream.h"
-#include "target/proc.h"
+#include "target/socket_tables.h"
 
 namespace rankstacks::nccl {
 namespace {
@@ -127,7 +127,7 @@ std::vector<TcpSocket> parse_tcp_sockets(std::string_view text) {
 std::vector<TcpSocket> tcp_sockets_of(Pid pid) {
   std::vector<TcpSocket> sockets;
   for (const char* table : {"tcp", "tcp6"}) {
-    const auto text = target::proc::read_file(fmt::format("/proc/{}/net/{}", pid, table));
+    const auto text = target::read_socket_table(pid, table);
     if (!text) continue;
     const auto more = parse_tcp_sockets(*text);
     sockets.insert(sockets.end(), more.begin(), more.end());
