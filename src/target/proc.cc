@@ -146,6 +146,7 @@ std::vector<Pid> processes() { return numbers_in("/proc"); }
 
 std::vector<Mapping> parse_maps(std::string_view text) {
   std::vector<Mapping> maps;
+  maps.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')));
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -167,15 +168,13 @@ std::vector<Mapping> parse_maps(std::string_view text) {
     m.device = makedev(static_cast<unsigned>(major), static_cast<unsigned>(minor));
     line.remove_prefix(std::min(line.size(), line.find_first_not_of(' ')));
     // The kernel writes a newline in a path as \012 (fs/seq_file.c, mangle_path).
+    constexpr std::string_view kNewline = "\\012";
     std::string path;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      if (line.substr(i, 4) == "\\012") {
-        path += '\n';
-        i += 3;
-      } else {
-        path += line[i];
-      }
+    for (std::size_t at = line.find(kNewline); at != line.npos; at = line.find(kNewline)) {
+      path.append(line.substr(0, at)) += '\n';
+      line.remove_prefix(at + kNewline.size());
     }
+    path.append(line);
     constexpr std::string_view kDeleted = " (deleted)";
     if (m.inode != 0 && path.size() > kDeleted.size() && path.ends_with(kDeleted)) {
       path.resize(path.size() - kDeleted.size());
