@@ -333,13 +333,13 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   GpuHealthQuestion gpu_health(request.nvml);
   LiveRanks live = take_prepared(plan, table, preparer, host, options, gpu_health, nccl);
   gpu_health.ask();
-  nccl.ask_first();
+  auto sockets = std::make_shared<target::SocketTables>();
+  if (nccl.ask_first(*sockets)) sockets = std::make_shared<target::SocketTables>();
   for (RankStacks& rank : live.ranks)
     if (nccl.problem && rank.snapshot.pid == nccl.troubled) rank.snapshot.problems.push_back(*nccl.problem);
 
   const auto first_sample = std::chrono::steady_clock::now();
   ProcessReader reader(options, request.stop);
-  const auto sockets = std::make_shared<target::SocketTables>();
   reader.read(live, *sockets);
   find_other_ends(live.ranks, sockets);
   WallClock::time_point first = set_capture_times(live);

@@ -56,7 +56,7 @@ RankStacks prepared_again(const RankStacks& rank, const target::LiveTarget& targ
 }  // namespace
 
 void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits,
-                             target::SocketTables& sockets, target::SocketTables* newer) const {
+                             target::SocketTables& sockets, target::SocketTables& newer) const {
   RankStacks& rank = live.ranks[i];
   target::LiveTarget& target = *live.targets[i];
   target::StopChoice choice{.policy = policy_};
@@ -76,11 +76,12 @@ void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyL
   rank.stacks.clear();
   // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
   for (auto& call : rank.syscalls)
-    if (call && call->fd) call->fd_target = target::describe_descriptor(target.pid(), *call->fd, sockets, newer);
+    if (call && call->fd) call->fd_target = target::describe_descriptor(target.pid(), *call->fd, sockets, &newer);
 }
 
-void ProcessReader::read_all(LiveRanks& live, const std::vector<std::size_t>& which, target::SocketTables& sockets,
-                             target::SocketTables* newer) const {
+void ProcessReader::read_all(LiveRanks& live, const std::vector<std::size_t>& which,
+                             target::SocketTables& sockets) const {
+  target::SocketTables newer;
   const NoSuspension none_is_left_stopped;
   const std::size_t copies = share_of_memory(options_.memory, MemoryUse::kCopies);
   const auto pool = std::make_shared<target::CopyPool>(copies / 2);
@@ -92,7 +93,7 @@ void ProcessReader::read(LiveRanks& live, target::SocketTables& sockets) {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < live.targets.size(); ++i)
     if (live.targets[i] != nullptr) all.push_back(i);
-  read_all(live, all, sockets, nullptr);
+  read_all(live, all, sockets);
 }
 
 std::vector<std::size_t> ProcessReader::read_again(LiveRanks& live, target::SocketTables& sockets) {
@@ -121,8 +122,7 @@ std::vector<std::size_t> ProcessReader::read_again(LiveRanks& live, target::Sock
     live.targets[which[n]] = static_cast<target::LiveTarget*>(rank.target.get());
     targets[n]->forget_copy();  // its stacks have been unwound
   }
-  target::SocketTables now;
-  read_all(live, which, sockets, &now);
+  read_all(live, which, sockets);
   for (std::size_t n = 0; n < which.size(); ++n) {
     RankStacks& rank = live.ranks[which[n]];
     const target::LiveTarget* const read = live.targets[which[n]];

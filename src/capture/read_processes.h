@@ -38,9 +38,8 @@ class ProcessReader {
 
  private:
   void read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits, target::SocketTables& sockets,
-                target::SocketTables* newer) const;
-  void read_all(LiveRanks& live, const std::vector<std::size_t>& which, target::SocketTables& sockets,
-                target::SocketTables* newer) const;
+                target::SocketTables& newer) const;
+  void read_all(LiveRanks& live, const std::vector<std::size_t>& which, target::SocketTables& sockets) const;
 
   const CaptureOptions& options_;
   target::StopPolicy policy_;

@@ -142,10 +142,7 @@ TcpEnds tcp_ends_of(Pid pid, target::SocketTables& tables) {
     auto text = target::proc::read_file(fmt::format("/proc/{}/net/{}", pid, name), kMaxText);
     return text && text->size() < kMaxText ? std::move(*text) : std::string();
   };
-  std::vector<nccl::TcpSocket> sockets = nccl::parse_tcp_sockets(*tables.tcp(pid).text);
-  const std::vector<nccl::TcpSocket> more = nccl::parse_tcp_sockets(*tables.tcp6(pid).text);
-  sockets.insert(sockets.end(), more.begin(), more.end());
-  return {std::move(sockets), OwnAddresses(table("fib_trie"), table("if_inet6"))};
+  return {nccl::tcp_sockets_of(pid, tables), OwnAddresses(table("fib_trie"), table("if_inet6"))};
 }
 
 }  // namespace rankstacks::capture

@@ -10,6 +10,8 @@
 #include <charconv>
 #include <cstdint>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "base/file_descriptor.h"
@@ -138,17 +140,24 @@ std::optional<std::string> SocketTables::find(Pid pid, const std::string& inode)
   }
 }
 
-SocketTables::Table SocketTables::table(Pid pid, std::shared_ptr<const std::string> Network::*text, const char* name) {
-  const std::string network_name = name_of_network(pid);
+SocketTables::Tcp SocketTables::tcp(Pid pid) {
+  const std::string name = name_of_network(pid);
   const std::lock_guard lock(mutex_);
-  auto& kept = networks_[network_name].*text;
-  const bool was_read_before = kept != nullptr;
-  if (!kept) kept = text_of(pid, name);
-  return {kept, was_read_before};
+  Network& network = networks_[name];
+  const bool was_read_before = network.tcp != nullptr;
+  // Both are as large for the kernel, whatever they contain: they are read at the same time.
+  std::optional<std::thread> other;
+  if (!network.tcp && !network.tcp6) {
+    try {
+      other.emplace([&] { network.tcp6 = text_of(pid, "tcp6"); });
+    } catch (const std::system_error&) {  // no thread can be started because of a limit
+    }
+  }
+  if (!network.tcp) network.tcp = text_of(pid, "tcp");
+  if (other) other->join();
+  if (!network.tcp6) network.tcp6 = text_of(pid, "tcp6");
+  return {network.tcp, network.tcp6, was_read_before};
 }
-
-SocketTables::Table SocketTables::tcp(Pid pid) { return table(pid, &Network::tcp, "tcp"); }
-SocketTables::Table SocketTables::tcp6(Pid pid) { return table(pid, &Network::tcp6, "tcp6"); }
 
 std::optional<std::string> describe_descriptor(Pid pid, int fd, SocketTables& sockets, SocketTables* newer) {
   auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd));

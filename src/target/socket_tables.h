@@ -25,13 +25,12 @@ class SocketTables {
   // than the tables.
   std::optional<std::string> find(Pid pid, const std::string& inode);
 
-  // Of the network namespace that the process is in. The text is empty if /proc does not show it.
-  struct Table {
-    std::shared_ptr<const std::string> text;
+  // The texts of "tcp" and "tcp6" of the network namespace that the process is in; empty if /proc does not show them.
+  struct Tcp {
+    std::shared_ptr<const std::string> v4, v6;
     bool was_read_before = false;  // what has been opened since then is not in it
   };
-  Table tcp(Pid pid);
-  Table tcp6(Pid pid);
+  Tcp tcp(Pid pid);
 
  private:
   struct Network {
@@ -40,7 +39,6 @@ class SocketTables {
     std::shared_ptr<const std::string> tcp, tcp6;
   };
   static std::string name_of_network(Pid pid);
-  Table table(Pid pid, std::shared_ptr<const std::string> Network::*text, const char* name);
   static void describe_table(Network& network, Pid pid, std::size_t which);
 
   std::mutex mutex_;

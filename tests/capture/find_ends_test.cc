@@ -16,7 +16,7 @@ using namespace rankstacks::testing;
 TEST_CASE("a socket that is newer than the tables that the capture has read") {
   constexpr int kSocket = 100;
   target::SocketTables old, unread;
-  REQUIRE_FALSE(old.tcp(::getpid()).text->empty());
+  REQUIRE_FALSE(old.tcp(::getpid()).v4->empty());
   const ChildProcess child([&](const auto& ready) {
     const FileDescriptor listener = listening_socket();
     ::dup2(listener.get(), kSocket);

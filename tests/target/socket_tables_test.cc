@@ -37,16 +37,19 @@ TEST_CASE("tables of sockets are read once, when they are first needed") {
   const std::string shown = fmt::format("tcp 127.0.0.1:{} (listening)", port_of(first));
   CHECK(tables.find(::getpid(), inode_of(first)) == shown);
   CHECK(describe_descriptor(::getpid(), first.get(), tables) == shown);
-  const SocketTables::Table table = tables.tcp(::getpid());
+  const SocketTables::Tcp table = tables.tcp(::getpid());
   CHECK(table.was_read_before);
-  CHECK(table.text->find(" " + inode_of(first) + " ") != std::string::npos);
+  CHECK(table.v4->find(" " + inode_of(first) + " ") != std::string::npos);
 
   const FileDescriptor later = listening_socket();
   REQUIRE(later.is_open());
   CHECK_FALSE(tables.find(::getpid(), inode_of(later)).has_value());
   CHECK(describe_descriptor(::getpid(), later.get(), tables) == "socket:[" + inode_of(later) + "]");
-  CHECK(tables.tcp(::getpid()).text == table.text);
+  CHECK(tables.tcp(::getpid()).v4 == table.v4);
   SocketTables now;
-  CHECK_FALSE(now.tcp6(::getpid()).was_read_before);
+  const SocketTables::Tcp both = now.tcp(::getpid());
+  CHECK_FALSE(both.was_read_before);
+  CHECK(both.v4->find(" " + inode_of(later) + " ") != std::string::npos);
+  CHECK(both.v6->find("local_address") != std::string::npos);
   CHECK(now.find(::getpid(), inode_of(later)) == fmt::format("tcp 127.0.0.1:{} (listening)", port_of(later)));
 }
