@@ -371,7 +371,13 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   state_pid_space(finished.job);
   note_ended(finished.job);
   if (lacks_processes(finished.job)) finished.job.kernel_log = kernel_kills_of(finished.job, host);
-  return {std::move(finished.job), {}, std::move(finished.later), std::move(later.ran), later.between};
+  using Left = std::pair<target::LiveImages, std::shared_ptr<void>>;
+  return {std::move(finished.job),
+          {},
+          std::move(finished.later),
+          std::move(later.ran),
+          later.between,
+          std::make_shared<Left>(preparer.images(), std::move(finished.leftovers))};
 }
 
 }  // namespace rankstacks::capture
