@@ -63,9 +63,9 @@ tl::expected<RegularFile, NotRegular> open_regular_file(const FileDescriptor& pl
   if (std::string kind = kind_of(file.status); !kind.empty()) return other_kind(std::move(kind));
   struct statfs system {};
   if (fstatfs(place.get(), &system) != 0) return failed(errno);
+  file.file_system = static_cast<std::uint32_t>(system.f_type);
   for (const KernelsOwn& own : kKernelsOwn)
-    if (own.magic == static_cast<std::uint32_t>(system.f_type))
-      return other_kind(fmt::format("a file of {}", own.name));
+    if (own.magic == file.file_system) return other_kind(fmt::format("a file of {}", own.name));
   // O_NONBLOCK: do not wait for a lease that somebody holds on the file (fcntl(2), F_SETLEASE).
   file.descriptor = FileDescriptor(
       ::open(fmt::format("/proc/self/fd/{}", place.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));

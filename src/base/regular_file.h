@@ -8,6 +8,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <cstdint>
 #include <string>
 
 #include <tl/expected.hpp>
@@ -20,6 +21,7 @@ inline namespace base {
 struct RegularFile {
   FileDescriptor descriptor;  // for reading; close-on-exec; open and read never block on it
   struct stat status {};
+  std::uint32_t file_system = 0;  // statfs(2), f_type
 };
 
 struct NotRegular {

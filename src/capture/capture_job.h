@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/job_choice.h"
+#include "capture/leftovers.h"
 #include "capture/rank_stacks.h"
 #include "gpu/nvml_query.h"
 #include "model/snapshot.h"
@@ -36,6 +37,8 @@ struct CaptureOptions {
   std::vector<std::string> flight_recorder;  // --flight-recorder: dumps, or directories of dumps
   // `rankstacks capture`: receives what the small cores of the processes hold; nullptr: none are made.
   std::shared_ptr<small_core::KeptJobs> kept;
+  // Releases what a live look leaves, while the analysis runs.
+  std::shared_ptr<Leftovers> leftovers = std::make_shared<Leftovers>();
   // Used if the machine's memory was not determined.
   static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;
 };
@@ -83,6 +86,7 @@ struct LiveCapture {
   std::unordered_map<Tid, target::RunTime> ran =
       {};  // run times between the samples, by thread id, which is unique on a machine
   std::chrono::steady_clock::duration between{};  // the time that `ran` covers
+  std::shared_ptr<void> leftovers = {};           // for CaptureOptions::leftovers
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);
 

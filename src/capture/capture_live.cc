@@ -95,12 +95,13 @@ class LaterSamples {
       sample.interpreters[i] = processes_[i].interpreters;
       sample.ranks[i].target = std::move(prepared[i]);
     }
-    reader_.read(sample);
+    target::SocketTables sockets;
+    reader_.read(sample, sockets);
     for (const target::LiveTarget* target : sample.targets)
       if (target != nullptr && target->does_not_answer())
         std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     unwind_ranks(sample.ranks, options_);
-    reader_.read_again(sample);
+    reader_.read_again(sample, sockets);
     forget_copies(sample);
     samples.push_back(std::move(sample.ranks));
   }
@@ -332,20 +333,21 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   GpuHealthQuestion gpu_health(request.nvml);
   LiveRanks live = take_prepared(plan, table, preparer, host, options, gpu_health, nccl);
   gpu_health.ask();
-  nccl.ask_first();
+  auto sockets = std::make_shared<target::SocketTables>();
+  if (nccl.ask_first(*sockets)) sockets = std::make_shared<target::SocketTables>();
   for (RankStacks& rank : live.ranks)
     if (nccl.problem && rank.snapshot.pid == nccl.troubled) rank.snapshot.problems.push_back(*nccl.problem);
 
   const auto first_sample = std::chrono::steady_clock::now();
   ProcessReader reader(options, request.stop);
-  reader.read(live);
-  find_other_ends(live.ranks);
+  reader.read(live, *sockets);
+  find_other_ends(live.ranks, sockets);
   WallClock::time_point first = set_capture_times(live);
   LaterSamples later(live.targets, live.interpreters, preparer.images(), options, reader, request.glances);
   leave_out_ended_children(live);
   unwind_ranks(live.ranks, options);
-  if (reader.read_again(live)) {
-    find_other_ends(live.ranks);
+  if (const auto again = reader.read_again(live, *sockets); !again.empty()) {
+    find_other_ends(live.ranks, again, sockets);
     first = set_capture_times(live);
   }
   add_versions(live.ranks, [&](Pid pid) { return preparer.environment(pid); });
@@ -369,7 +371,13 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   state_pid_space(finished.job);
   note_ended(finished.job);
   if (lacks_processes(finished.job)) finished.job.kernel_log = kernel_kills_of(finished.job, host);
-  return {std::move(finished.job), {}, std::move(finished.later), std::move(later.ran), later.between};
+  using Left = std::pair<target::LiveImages, std::shared_ptr<void>>;
+  return {std::move(finished.job),
+          {},
+          std::move(finished.later),
+          std::move(later.ran),
+          later.between,
+          std::make_shared<Left>(preparer.images(), std::move(finished.leftovers))};
 }
 
 }  // namespace rankstacks::capture

@@ -146,7 +146,8 @@ std::optional<std::uint64_t> socket_inode(std::string_view link) {
 // Turns each wait into questions; each table is read once, when a wait first needs it.
 class Seeker {
  public:
-  Seeker(target::Holders& holders, const Deadline& deadline) : holders_(holders), deadline_(deadline) {}
+  Seeker(target::Holders& holders, target::SocketTables& sockets, const Deadline& deadline)
+      : holders_(holders), sockets_(sockets), deadline_(deadline) {}
 
   Sought seek(const BlockedThread& thread) {
     Sought sought;
@@ -195,12 +196,22 @@ class Seeker {
              sought);
   }
 
-  const TcpEnds& network_of(Pid pid) {
-    const std::string network =
+  // The TCP sockets of the process's network namespace. Tables that were read during the capture are read once more if
+  // they do not have the socket: it may be newer.
+  const TcpEnds& network_with(Pid pid, std::uint64_t inode) {
+    const std::string name =
         target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
-    auto found = networks_.find(network);
-    if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
-    return found->second;
+    auto found = networks_.find(name);
+    if (found == networks_.end()) {
+      const bool is_old = sockets_.tcp(pid).was_read_before;
+      found = networks_.emplace(name, Network{tcp_ends_of(pid, sockets_), is_old}).first;
+    }
+    Network& network = found->second;
+    if (network.is_old && network.ends.find(inode) == nullptr) {
+      target::SocketTables now;
+      network = {tcp_ends_of(pid, now), false};
+    }
+    return network.ends;
   }
 
   // Whether some of these are listening sockets, and every connection among them was accepted by one of these.
@@ -211,7 +222,7 @@ class Seeker {
       const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", pid, descriptors[i]));
       const auto inode = link ? socket_inode(*link) : std::nullopt;
       if (!inode) continue;
-      if (const nccl::TcpSocket* socket = network_of(pid).find(*inode))
+      if (const nccl::TcpSocket* socket = network_with(pid, *inode).find(*inode))
         (socket->listens ? listening : connected).insert(socket->local.port);
     }
     return !listening.empty() && std::includes(listening.begin(), listening.end(), connected.begin(), connected.end());
@@ -240,7 +251,7 @@ class Seeker {
     if (const auto peer = unix_peers_.peer_of(inode)) {
       other = *peer;
     } else {
-      const TcpEnds::End end = network_of(pid).of(inode);
+      const TcpEnds::End end = network_with(pid, inode).of(inode);
       other = end.inode;
       sought.other_host = end.other_host;
     }
@@ -290,10 +301,16 @@ class Seeker {
     return *locks_;
   }
 
+  struct Network {
+    TcpEnds ends;
+    bool is_old = false;
+  };
+
   target::Holders& holders_;
+  target::SocketTables& sockets_;
   const Deadline& deadline_;
   target::UnixPeers unix_peers_;
-  std::map<std::string, TcpEnds> networks_;
+  std::map<std::string, Network> networks_;
   std::map<Pid, std::vector<target::OpenDatabase>> databases_;
   std::optional<std::vector<target::FileLock>> locks_;
 };
@@ -389,10 +406,11 @@ FoundEnds found_of(const BlockedThread& thread, Sought& sought, const target::Ho
 
 }  // namespace
 
-std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job) {
+std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job,
+                                 target::SocketTables& sockets) {
   target::Holders holders;
   const Deadline deadline = Deadline::after(kLongestSearch);
-  Seeker seeker(holders, deadline);
+  Seeker seeker(holders, sockets, deadline);
   std::vector<Sought> sought;
   for (const BlockedThread& thread : threads) sought.push_back(deadline.passed() ? Sought{} : seeker.seek(thread));
   const bool all_seen = search(holders, threads, sought, job);

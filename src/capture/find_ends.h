@@ -9,6 +9,7 @@
 
 #include "model/snapshot.h"
 #include "target/awaited.h"
+#include "target/socket_tables.h"
 
 namespace rankstacks::capture {
 
@@ -27,7 +28,9 @@ struct FoundEnds {
   bool listens = false;  // as SyscallInfo::listens
 };
 
-// Returns the ends found for each thread. Should be called by a worker that can be given up (base/unattended.h).
-std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job);
+// Returns the ends found for each thread. Sockets are looked up in the given tables, and, if they are not there, in new
+// ones. Should be called by a worker that can be given up (base/unattended.h).
+std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job,
+                                 target::SocketTables& sockets);
 
 }  // namespace rankstacks::capture

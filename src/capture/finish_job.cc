@@ -152,6 +152,8 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
       seen.push_back(std::move(rank.snapshot));
     }
   }
+  finished.leftovers = std::make_shared<std::pair<std::vector<RankStacks>, std::vector<std::vector<RankStacks>>>>(
+      std::move(ranks), std::move(later));
   job.elapsed_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - started).count();
   return finished;
 }

@@ -19,6 +19,7 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
 struct FinishedJob {
   JobSnapshot job;
   std::vector<std::vector<RankSnapshot>> later;  // the ranks of `later` that could be read, with frames of job.frames
+  std::shared_ptr<void> leftovers;               // what is left of `ranks` and `later`
 };
 // `later`: further samples of the same processes. `captured_at`: time of the first rank's capture; `started`: when the
 // tool began, for elapsed_ms.

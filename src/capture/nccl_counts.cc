@@ -84,9 +84,9 @@ void NcclCounts::add(const target::LiveTarget& target, const std::string& host,
 
 // The addresses at which one of the processes itself listens, on RAS's port. A host name in NCCL_RAS_ADDR adds no
 // information.
-std::vector<std::string> NcclCounts::listening() const {
+std::vector<std::string> NcclCounts::listening(target::SocketTables& sockets) const {
   std::vector<std::string> addresses;
-  for (const nccl::TcpSocket& socket : nccl::tcp_sockets_of(troubled)) {
+  for (const nccl::TcpSocket& socket : nccl::tcp_sockets_of(troubled, sockets)) {
     if (!socket.listens || socket.local.port != address_.port || addresses.size() == kMaxAddresses) continue;
     std::string address = socket.local.text();
     if (socket.local.is_any()) address = address == "::" ? "::1" : "127.0.0.1";
@@ -98,11 +98,9 @@ std::vector<std::string> NcclCounts::listening() const {
 }
 
 // Asks on a separate thread, which enters the container's network namespace if that is another one.
-Result<NcclStatus> NcclCounts::ask() const {
+Result<NcclStatus> NcclCounts::ask(const std::vector<std::string>& places) const {
   Result<NcclStatus> answer = fail({.code = ErrorCode::kNotFound});
   std::thread([&] {
-    const std::vector<std::string> places = listening();
-    if (places.empty()) return;
     const std::string pid = std::to_string(troubled);
     if (network_of(pid) != network_of("self")) {
       const FileDescriptor network(::open(("/proc/" + pid + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC));
@@ -140,11 +138,13 @@ Result<NcclStatus> NcclCounts::ask() const {
   return answer;
 }
 
-void NcclCounts::ask_first() {
-  if (!can_ask_) return;
-  auto answer = ask();
+bool NcclCounts::ask_first(target::SocketTables& sockets) {
+  const std::vector<std::string> places = can_ask_ ? listening(sockets) : std::vector<std::string>{};
+  if (places.empty()) return false;
+  auto answer = ask(places);
   if (answer && !answer->communicators.empty()) status = std::move(*answer);
-  if (answer || answer.error().code == ErrorCode::kNotFound || answer.error().code == ErrorCode::kPermission) return;
+  if (answer || answer.error().code == ErrorCode::kNotFound || answer.error().code == ErrorCode::kPermission)
+    return true;
   const bool silent = answer.error().code == ErrorCode::kTimeout, old = answer.error().code == ErrorCode::kUnsupported,
              untrue = answer.error().code == ErrorCode::kMismatch;
   problem = Problem{answer.error().message(),
@@ -156,11 +156,15 @@ void NcclCounts::ask_first() {
                             "that NCCL_RAS_ADDR names"
                           : "NCCL's own counts are not in the report; ncclras asks the same of NCCL by hand",
                     code_of(answer.error().code)};
+  return true;
 }
 
 void NcclCounts::ask_again() {
   if (!status) return;
-  const auto second = ask();
+  target::SocketTables now;
+  const std::vector<std::string> places = listening(now);
+  if (places.empty()) return;
+  const auto second = ask(places);
   if (second && !second->communicators.empty()) nccl::compare_counts(*status, *second);
 }
 

@@ -11,6 +11,7 @@
 #include "nccl/job_status.h"
 #include "nccl/ras.h"
 #include "target/live_target.h"
+#include "target/socket_tables.h"
 
 namespace rankstacks::capture {
 
@@ -23,7 +24,8 @@ class NcclCounts {
   // Each takes at most 1 s. They ask only if a socket of one of the processes listens, and accept only an answer that
   // comes from one of them and agrees with /proc. It is no problem if none of them listens (RAS can be turned off), or
   // if an answer is about other processes only.
-  void ask_first();
+  // `sockets`: which sockets there are. Returns whether anything was asked: then some time has passed.
+  bool ask_first(target::SocketTables& sockets);
   void ask_again();
 
   std::optional<NcclStatus> status;
@@ -32,8 +34,8 @@ class NcclCounts {
   Pid troubled = 0;
 
  private:
-  std::vector<std::string> listening() const;
-  Result<NcclStatus> ask() const;
+  std::vector<std::string> listening(target::SocketTables& sockets) const;
+  Result<NcclStatus> ask(const std::vector<std::string>& places) const;
 
   std::vector<nccl::NcclProcess> processes_;  // those in the network namespace of the first one
   std::vector<Pid> pids_;                     // their pids in the tool's pid namespace

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 
 #include "base/unattended.h"
@@ -63,16 +64,19 @@ struct Asked {
   }
 };
 
-void find_and_fill_in(const Asked& asked) {
+void find_and_fill_in(const Asked& asked, const std::shared_ptr<target::SocketTables>& sockets) {
   if (asked.calls.empty()) return;
   struct Work {
     std::vector<BlockedThread> threads;
     std::vector<Pid> job;
+    std::shared_ptr<target::SocketTables> sockets;
     std::vector<FoundEnds> found;
   };
-  const auto work = std::make_shared<Work>(Work{asked.threads, asked.job, {}});
+  const auto work = std::make_shared<Work>(Work{asked.threads, asked.job, sockets, {}});
   const auto outcome =
-      Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job); }, kMinTimeout}.run(1);
+      Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job, *work->sockets); },
+                 kMinTimeout}
+          .run(1);
   if (!outcome.front().came_back) return;
 
   const std::set<Pid> job(work->job.begin(), work->job.end());
@@ -84,7 +88,7 @@ void find_and_fill_in(const Asked& asked) {
   for (std::size_t i = 0; i < asked.calls.size(); ++i) {
     FoundEnds& found = work->found[i];
     SyscallInfo& call = *asked.calls[i];
-    call.others.clear();  // of a rank that was not read again, they are known from before
+    call.others.clear();  // a rank whose second reading failed has them from the first
     for (const Pid pid : found.others) {
       const auto command = commands.find(pid);
       call.others.push_back({pid, found.kind, command == commands.end() ? "" : command->second});
@@ -128,15 +132,23 @@ std::string short_command(const std::vector<std::string>& arguments) {
   return command;
 }
 
-void find_other_ends(std::vector<RankStacks>& ranks) {
+void find_other_ends(std::vector<RankStacks>& ranks, const std::shared_ptr<target::SocketTables>& sockets) {
+  std::vector<std::size_t> all(ranks.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  find_other_ends(ranks, all, sockets);
+}
+
+void find_other_ends(std::vector<RankStacks>& ranks, const std::vector<std::size_t>& which,
+                     const std::shared_ptr<target::SocketTables>& sockets) {
   Asked asked;
-  for (RankStacks& rank : ranks) {
-    asked.job.push_back(rank.snapshot.pid);
+  for (const RankStacks& rank : ranks) asked.job.push_back(rank.snapshot.pid);
+  for (const std::size_t n : which) {
+    RankStacks& rank = ranks[n];
     if (!rank.target) continue;
     for (std::size_t i = 0; i < std::min(rank.target->threads().size(), rank.awaited.size()); ++i)
       if (rank.awaited[i]) asked.add(rank, i, *rank.awaited[i]);
   }
-  find_and_fill_in(asked);
+  find_and_fill_in(asked, sockets);
 }
 
 void find_database_holders(std::vector<RankStacks>& ranks) {
@@ -153,7 +165,7 @@ void find_database_holders(std::vector<RankStacks>& ranks) {
                 {.what = target::Awaited::What::kDatabase, .number = call->number, .sp = threads[i].registers->sp()});
     }
   }
-  find_and_fill_in(asked);
+  find_and_fill_in(asked, std::make_shared<target::SocketTables>());
 }
 
 }  // namespace rankstacks::capture

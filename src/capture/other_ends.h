@@ -3,14 +3,21 @@
 // out.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "capture/rank_stacks.h"
+#include "target/socket_tables.h"
 
 namespace rankstacks::capture {
 
-// What does not answer in time is left out.
-void find_other_ends(std::vector<RankStacks>& ranks);
+// What does not answer in time is left out. `sockets`: the tables that the capture has read; shared, because a worker
+// that is left behind may still use them.
+void find_other_ends(std::vector<RankStacks>& ranks, const std::shared_ptr<target::SocketTables>& sockets);
+// The same for some of the ranks: those that were read once more.
+void find_other_ends(std::vector<RankStacks>& ranks, const std::vector<std::size_t>& which,
+                     const std::shared_ptr<target::SocketTables>& sockets);
 
 // For threads that sleep in SQLite between two attempts to lock a database: finds the process that holds the lock. Such
 // threads are recognised by their frames, so the stacks must have been unwound; if there is no such thread, nothing is

@@ -56,7 +56,7 @@ RankStacks prepared_again(const RankStacks& rank, const target::LiveTarget& targ
 }  // namespace
 
 void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits,
-                             target::proc::SocketTables& sockets) const {
+                             target::SocketTables& sockets, target::SocketTables& newer) const {
   RankStacks& rank = live.ranks[i];
   target::LiveTarget& target = *live.targets[i];
   target::StopChoice choice{.policy = policy_};
@@ -76,27 +76,28 @@ void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyL
   rank.stacks.clear();
   // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
   for (auto& call : rank.syscalls)
-    if (call && call->fd) call->fd_target = target::proc::describe_descriptor(target.pid(), *call->fd, sockets);
+    if (call && call->fd) call->fd_target = target::describe_descriptor(target.pid(), *call->fd, sockets, &newer);
 }
 
-void ProcessReader::read_all(LiveRanks& live, const std::vector<std::size_t>& which) const {
+void ProcessReader::read_all(LiveRanks& live, const std::vector<std::size_t>& which,
+                             target::SocketTables& sockets) const {
+  target::SocketTables newer;
   const NoSuspension none_is_left_stopped;
   const std::size_t copies = share_of_memory(options_.memory, MemoryUse::kCopies);
   const auto pool = std::make_shared<target::CopyPool>(copies / 2);
   const target::CopyLimits limits = target::CopyLimits::share(copies, live.ranks.size(), pool);
-  target::proc::SocketTables sockets;
-  run_on_fresh_threads(which.size(), [&](std::size_t n) { read_one(live, which[n], limits, sockets); });
+  run_on_fresh_threads(which.size(), [&](std::size_t n) { read_one(live, which[n], limits, sockets, newer); });
 }
 
-void ProcessReader::read(LiveRanks& live) {
+void ProcessReader::read(LiveRanks& live, target::SocketTables& sockets) {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < live.targets.size(); ++i)
     if (live.targets[i] != nullptr) all.push_back(i);
-  read_all(live, all);
+  read_all(live, all, sockets);
 }
 
-bool ProcessReader::read_again(LiveRanks& live) {
-  if (policy_ != target::StopPolicy::kAuto) return false;
+std::vector<std::size_t> ProcessReader::read_again(LiveRanks& live, target::SocketTables& sockets) {
+  if (policy_ != target::StopPolicy::kAuto) return {};
   std::vector<std::size_t> which;
   for (std::size_t i = 0; i < live.ranks.size(); ++i) {
     const RankStacks& rank = live.ranks[i];
@@ -110,7 +111,7 @@ bool ProcessReader::read_again(LiveRanks& live) {
     }
     if (any) which.push_back(i);
   }
-  if (which.empty()) return false;
+  if (which.empty()) return {};
   std::vector<RankStacks> before(which.size());
   std::vector<target::LiveTarget*> targets(which.size());
   for (std::size_t n = 0; n < which.size(); ++n) {
@@ -121,7 +122,7 @@ bool ProcessReader::read_again(LiveRanks& live) {
     live.targets[which[n]] = static_cast<target::LiveTarget*>(rank.target.get());
     targets[n]->forget_copy();  // its stacks have been unwound
   }
-  read_all(live, which);
+  read_all(live, which, sockets);
   for (std::size_t n = 0; n < which.size(); ++n) {
     RankStacks& rank = live.ranks[which[n]];
     const target::LiveTarget* const read = live.targets[which[n]];
@@ -137,7 +138,7 @@ bool ProcessReader::read_again(LiveRanks& live) {
     live.targets[which[n]] = targets[n];
   }
   unwind_ranks(live.ranks, options_);
-  return true;
+  return which;
 }
 
 }  // namespace rankstacks::capture

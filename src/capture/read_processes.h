@@ -12,6 +12,7 @@
 #include "capture/capture_job.h"
 #include "capture/rank_stacks.h"
 #include "target/live_target.h"
+#include "target/socket_tables.h"
 
 namespace rankstacks::capture {
 
@@ -27,17 +28,18 @@ class ProcessReader {
  public:
   ProcessReader(const CaptureOptions& options, target::StopPolicy policy) : options_(options), policy_(policy) {}
 
-  // Afterwards targets[i] is nullptr if that failed for process i; then the rank has the reason.
-  void read(LiveRanks& live);
+  // Afterwards targets[i] is nullptr if that failed for process i; then the rank has the reason. Sockets are looked up
+  // in these tables.
+  void read(LiveRanks& live, target::SocketTables& sockets);
 
-  // After unwind_ranks(). Returns whether any process was read again. The threads that had to be stopped are stopped at
-  // once in later samples.
-  bool read_again(LiveRanks& live);
+  // After unwind_ranks(), with the tables of the first reading. Returns which processes were read again. The threads
+  // that had to be stopped are stopped at once in later samples.
+  std::vector<std::size_t> read_again(LiveRanks& live, target::SocketTables& sockets);
 
  private:
-  void read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits,
-                target::proc::SocketTables& sockets) const;
-  void read_all(LiveRanks& live, const std::vector<std::size_t>& which) const;
+  void read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits, target::SocketTables& sockets,
+                target::SocketTables& newer) const;
+  void read_all(LiveRanks& live, const std::vector<std::size_t>& which, target::SocketTables& sockets) const;
 
   const CaptureOptions& options_;
   target::StopPolicy policy_;

@@ -137,12 +137,12 @@ const nccl::TcpSocket* TcpEnds::find(std::uint64_t inode) const {
   return inode == 0 || it == by_inode_.end() ? nullptr : &sockets_[it->second];
 }
 
-TcpEnds tcp_ends_of(Pid pid) {
+TcpEnds tcp_ends_of(Pid pid, target::SocketTables& tables) {
   const auto table = [pid](const char* name) {
     auto text = target::proc::read_file(fmt::format("/proc/{}/net/{}", pid, name), kMaxText);
     return text && text->size() < kMaxText ? std::move(*text) : std::string();
   };
-  return {nccl::tcp_sockets_of(pid), OwnAddresses(table("fib_trie"), table("if_inet6"))};
+  return {nccl::tcp_sockets_of(pid, tables), OwnAddresses(table("fib_trie"), table("if_inet6"))};
 }
 
 }  // namespace rankstacks::capture

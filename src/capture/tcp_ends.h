@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "nccl/socket_owner.h"
+#include "target/socket_tables.h"
 
 namespace rankstacks::capture {
 
@@ -61,6 +62,6 @@ class TcpEnds {
 };
 
 // The TCP ends in the network namespace of the process.
-TcpEnds tcp_ends_of(Pid pid);
+TcpEnds tcp_ends_of(Pid pid, target::SocketTables& tables);
 
 }  // namespace rankstacks::capture

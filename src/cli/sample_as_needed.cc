@@ -27,6 +27,7 @@ Sampled look_at(const capture::LiveRequest& request, const capture::CaptureOptio
   };
   analyzers::fold_samples(capture.job, capture.later, ran,
                           std::chrono::duration<double, std::milli>(capture.between).count());
+  options.leftovers->release(std::move(capture.leftovers));
   return std::move(capture.job);
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -285,40 +284,42 @@ Result<OpenedFile> open_regular_below(const std::string& root, const std::string
 
 namespace {
 
-bool is_served_by_process(int descriptor) {
-  constexpr std::uint32_t kFuse = 0x65735546;  // FUSE_SUPER_MAGIC
-  struct statfs system {};
-  return fstatfs(descriptor, &system) != 0 || static_cast<std::uint32_t>(system.f_type) == kFuse;
-}
-
-// Whether `path` leads through /proc/PID into another mount namespace than the tool's.
-bool is_elsewhere(const std::string& path) {
-  constexpr std::string_view kProc = "/proc/";
-  if (!path.starts_with(kProc)) return false;
-  const std::string pid = path.substr(kProc.size(), path.find('/', kProc.size()) - kProc.size());
-  if (pid == "self") return false;
-  struct stat own {
-  }, theirs{};
-  return stat("/proc/self/ns/mnt", &own) != 0 || stat(("/proc/" + pid + "/ns/mnt").c_str(), &theirs) != 0 ||
-         own.st_ino != theirs.st_ino || own.st_dev != theirs.st_dev;
-}
-
-bool others_may_change_file(const OpenedFile& file, const std::string& path) {
+bool others_may_change_file(const OpenedFile& file, const std::string& path, MountNamespaces& namespaces) {
+  constexpr std::uint32_t kFuse = 0x65735546;  // FUSE_SUPER_MAGIC: served by a process
   const struct stat& status = file.status;
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 || is_served_by_process(file.descriptor.get())) return true;
-  if (status.st_uid == geteuid() && geteuid() != 0) return false;
-  return status.st_uid != 0 || is_elsewhere(path);
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 || file.file_system == kFuse) return true;
+  if (const uid_t own = geteuid(); status.st_uid == own && own != 0) return false;
+  return status.st_uid != 0 || namespaces.is_elsewhere(path);
 }
 
 }  // namespace
 
+std::optional<MountNamespaces::Identity> MountNamespaces::of(const std::string& process) {
+  struct stat status {};
+  if (stat(("/proc/" + process + "/ns/mnt").c_str(), &status) != 0) return std::nullopt;
+  return Identity(status.st_dev, status.st_ino);
+}
+
+bool MountNamespaces::is_elsewhere(const std::string& path) {
+  constexpr std::string_view kProc = "/proc/";
+  if (!path.starts_with(kProc)) return false;
+  const std::string process = path.substr(kProc.size(), path.find('/', kProc.size()) - kProc.size());
+  if (process == "self") return false;
+  const std::lock_guard lock(mutex_);
+  if (const auto known = elsewhere_.find(process); known != elsewhere_.end()) return known->second;
+  if (!own_) own_ = of("self");
+  const auto theirs = of(process);
+  if (!own_ || !theirs) return true;
+  return elsewhere_.emplace(process, *own_ != *theirs).first->second;
+}
+
 Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const std::string& path,
-                                                const std::string& shown_name) {
+                                                const std::string& shown_name, MountNamespaces& namespaces) {
   auto impl = std::make_unique<Impl>();
   impl->name = shown_name;
   impl->path = path;
   impl->owner = file.status.st_uid;
-  impl->others_may_change = others_may_change_file(file, path);
+  impl->others_may_change = others_may_change_file(file, path, namespaces);
   if (file.status.st_size > 0) {
     auto mapped = MappedFile::map(file.descriptor.get(), static_cast<std::size_t>(file.status.st_size));
     if (!mapped) return fail(unreadable(shown_name, "cannot map", errno));
@@ -331,14 +332,16 @@ Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const st
 Result<std::shared_ptr<const Image>> Image::open(const std::string& path, const std::string& shown_name) {
   auto file = open_regular(path, shown_name);
   if (!file) return fail(file.error());
-  return map(*file, path, shown_name);
+  MountNamespaces namespaces;
+  return map(*file, path, shown_name, namespaces);
 }
 
 Result<std::shared_ptr<const Image>> Image::open_below(const std::string& root, const std::string& path,
                                                        const std::string& shown_name) {
   auto file = open_regular_below(root, path, shown_name);
   if (!file) return fail(file.error());
-  return map(*file, root + path, shown_name);
+  MountNamespaces namespaces;
+  return map(*file, root + path, shown_name, namespaces);
 }
 
 Result<std::shared_ptr<const Image>> Image::from_bytes(std::vector<std::byte> bytes, const std::string& shown_name) {
@@ -483,6 +486,13 @@ std::optional<Symbol> Image::find_symbol(std::string_view name) const {
 }
 
 std::optional<Symbol> Image::find_exported(std::string_view name) const { return impl_->dynamic_symbols.find(name); }
+
+bool Image::imports(std::string_view name) const {
+  const std::lock_guard lock(impl_->found_mutex);
+  const auto known = impl_->imported.find(name);
+  if (known != impl_->imported.end()) return known->second;
+  return impl_->imported.emplace(std::string(name), impl_->dynamic_symbols.has_undefined(name)).first->second;
+}
 
 std::string to_string(const BuildId& id) {
   if (id.empty()) return "none";

@@ -33,6 +33,7 @@ struct Section {
 };
 
 struct OpenedFile;
+class MountNamespaces;
 
 class Image {
  public:
@@ -110,6 +111,9 @@ class Image {
   // The same in .dynsym alone: by hash, so that asking every library of a process costs next to nothing.
   std::optional<Symbol> find_exported(std::string_view name) const;
 
+  // Whether its .dynsym says that the loader is to find `name` in another file. Linear, once for each name.
+  bool imports(std::string_view name) const;
+
   // .symtab, and .dynsym (found through PT_DYNAMIC if there are no sections); empty tables if the file has none.
   const SymbolTable& static_symbols() const;
   const SymbolTable& dynamic_symbols() const;
@@ -120,7 +124,7 @@ class Image {
   explicit Image(std::unique_ptr<Impl> impl);
   static Result<std::shared_ptr<const Image>> parse(std::unique_ptr<Impl> impl);
   static Result<std::shared_ptr<const Image>> map(const OpenedFile& file, const std::string& path,
-                                                  const std::string& shown_name);
+                                                  const std::string& shown_name, MountNamespaces& namespaces);
   std::unique_ptr<Impl> impl_;
 };
 

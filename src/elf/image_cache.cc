@@ -20,7 +20,8 @@ struct ImageCache::Impl {
   std::map<Identity, Result<std::shared_ptr<const Image>>> images;
   std::map<std::string, Error> not_opened;  // by path, as no identity is known
   std::set<std::string> looked_for;         // paths that some thread is opening now
-  std::set<Identity> read;                  // files that some thread is reading now
+  MountNamespaces namespaces;
+  std::set<Identity> read;  // files that some thread is reading now
 
   // The first thread that asks does the work. The others wait for that file only, and not forever: the first may never
   // return.
@@ -88,7 +89,7 @@ Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, c
   if (auto known = known_image()) return std::move(*known);
   impl_->read.insert(identity);
   lock.unlock();
-  auto image = Image::map(*file, path, shown_name);
+  auto image = Image::map(*file, path, shown_name, impl_->namespaces);
   lock.lock();
   impl_->read.erase(identity);
   impl_->changed.notify_all();

@@ -1,8 +1,12 @@
 // The contents of an Image; for the files of this directory only.
 #pragma once
 
+#include <sys/types.h>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/mapped_file.h"
 #include "base/regular_file.h"
@@ -11,6 +15,20 @@
 namespace rankstacks::elf {
 
 struct OpenedFile : RegularFile {};
+
+// Which processes are in another mount namespace than the tool. Each is asked once. Thread-safe.
+class MountNamespaces {
+ public:
+  // Whether `path` leads through /proc/PID into another one. True if that is not known.
+  bool is_elsewhere(const std::string& path);
+
+ private:
+  using Identity = std::pair<dev_t, ino_t>;
+  static std::optional<Identity> of(const std::string& process);
+  std::mutex mutex_;
+  std::optional<Identity> own_;
+  std::map<std::string, bool> elsewhere_;  // by the name of the directory in /proc
+};
 
 // Opens only regular stored files; never blocks on a FIFO or a device.
 Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name);
@@ -50,6 +68,7 @@ struct Image::Impl {
   mutable std::mutex found_mutex;
   // Results of find_symbol() from static_symbols.
   mutable std::map<std::string, std::optional<Symbol>, std::less<>> found;
+  mutable std::map<std::string, bool, std::less<>> imported;  // results of imports()
 };
 
 }  // namespace rankstacks::elf

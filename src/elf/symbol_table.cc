@@ -1,6 +1,7 @@
 #include "elf/symbol_table.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "elf/bytes.h"
 
@@ -37,22 +38,39 @@ std::uint32_t sysv_hash_of(std::string_view name) {
 struct GnuHash {
   std::uint32_t buckets = 0;
   std::uint32_t first_symbol = 0;
+  std::uint32_t bloom_words = 0, bloom_shift = 0;
   std::uint64_t buckets_at = 0;
   std::uint64_t chain_at = 0;
 };
+
+constexpr std::uint64_t kBloomAt = 16;
 
 std::optional<GnuHash> parse_gnu_hash(std::span<const std::byte> bytes) {
   const auto buckets = load<std::uint32_t>(bytes, 0);
   const auto first = load<std::uint32_t>(bytes, 4);
   const auto bloom = load<std::uint32_t>(bytes, 8);
-  if (!buckets || !first || !bloom || *buckets == 0) return std::nullopt;
+  const auto shift = load<std::uint32_t>(bytes, 12);
+  if (!buckets || !first || !bloom || !shift || *buckets == 0) return std::nullopt;
   GnuHash hash;
   hash.buckets = *buckets;
   hash.first_symbol = *first;
-  hash.buckets_at = 16 + std::uint64_t{*bloom} * 8;
+  hash.bloom_words = *bloom;
+  hash.bloom_shift = *shift;
+  hash.buckets_at = kBloomAt + std::uint64_t{*bloom} * 8;
   hash.chain_at = hash.buckets_at + std::uint64_t{*buckets} * 4;
   if (hash.chain_at > bytes.size()) return std::nullopt;
   return hash;
+}
+
+// Whether the table may have a name with this hash, as the loader asks first: a library that does not have the name is
+// nearly always left out by this one word.
+bool may_have(std::span<const std::byte> bytes, const GnuHash& hash, std::uint32_t h) {
+  constexpr std::uint32_t kBits = 64;
+  if (!std::has_single_bit(hash.bloom_words)) return true;
+  const std::uint64_t index = (h / kBits) & (hash.bloom_words - 1);
+  const std::uint64_t word = load<std::uint64_t>(bytes, kBloomAt + index * 8).value_or(0);
+  const std::uint32_t second = hash.bloom_shift < 32 ? h >> hash.bloom_shift : 0;
+  return (word >> (h % kBits) & word >> (second % kBits) & 1U) != 0;
 }
 
 std::optional<Symbol> defined(const SymbolTable& table, std::uint64_t index, std::string_view wanted) {
@@ -91,6 +109,7 @@ std::optional<Symbol> SymbolTable::find(std::string_view wanted) const {
   if (wanted.empty()) return std::nullopt;
   if (const auto hash = parse_gnu_hash(gnu_hash)) {
     const std::uint32_t h = gnu_hash_of(wanted);
+    if (!may_have(gnu_hash, *hash, h)) return std::nullopt;
     std::uint64_t index =
         load<std::uint32_t>(gnu_hash, hash->buckets_at + std::uint64_t{h % hash->buckets} * 4).value_or(0);
     if (index < hash->first_symbol) return std::nullopt;
@@ -120,6 +139,14 @@ std::optional<Symbol> SymbolTable::find(std::string_view wanted) const {
     if (auto found = defined(*this, i, wanted)) return found;
   }
   return std::nullopt;
+}
+
+bool SymbolTable::has_undefined(std::string_view wanted) const {
+  const auto hash = parse_gnu_hash(gnu_hash);  // it has the defined symbols, which follow the others
+  const std::size_t end = hash ? std::min<std::size_t>(size(), hash->first_symbol) : size();
+  for (std::size_t i = 1; i < std::min(end, kMaxLookedAt); ++i)
+    if (const Elf64_Sym symbol = at(i); symbol.st_shndx == SHN_UNDEF && is_named(symbol, wanted)) return true;
+  return false;
 }
 
 std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left) {

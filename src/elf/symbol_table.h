@@ -48,6 +48,10 @@ struct SymbolTable {
   // The first definition of that name: by the GNU hash, else by the SysV hash, else (no hash) by comparing every
   // symbol.
   std::optional<Symbol> find(std::string_view wanted) const;
+
+  // Whether the table has the name undefined, as that of a symbol of another file. Linear in the undefined symbols of a
+  // table with a GNU hash, else in all.
+  bool has_undefined(std::string_view wanted) const;
 };
 
 // The number of symbols of a table whose size is stated nowhere (DT_SYMTAB has no size), computed from its hash. 0 if

@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 
 #include "base/directory_stream.h"
-#include "target/proc.h"
 
 namespace rankstacks::nccl {
 namespace {
@@ -124,15 +123,17 @@ std::vector<TcpSocket> parse_tcp_sockets(std::string_view text) {
   return sockets;
 }
 
-std::vector<TcpSocket> tcp_sockets_of(Pid pid) {
-  std::vector<TcpSocket> sockets;
-  for (const char* table : {"tcp", "tcp6"}) {
-    const auto text = target::proc::read_file(fmt::format("/proc/{}/net/{}", pid, table));
-    if (!text) continue;
-    const auto more = parse_tcp_sockets(*text);
-    sockets.insert(sockets.end(), more.begin(), more.end());
-  }
+std::vector<TcpSocket> tcp_sockets_of(Pid pid, target::SocketTables& tables) {
+  const target::SocketTables::Tcp texts = tables.tcp(pid);
+  std::vector<TcpSocket> sockets = parse_tcp_sockets(*texts.v4);
+  const auto more = parse_tcp_sockets(*texts.v6);
+  sockets.insert(sockets.end(), more.begin(), more.end());
   return sockets;
+}
+
+std::vector<TcpSocket> tcp_sockets_of(Pid pid) {
+  target::SocketTables now;
+  return tcp_sockets_of(pid, now);
 }
 
 std::optional<Pid> owner_of_socket(std::uint64_t inode, std::span<const Pid> processes) {

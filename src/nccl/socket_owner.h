@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "target/socket_tables.h"
 
 namespace rankstacks::nccl {
 
@@ -34,7 +35,8 @@ struct TcpSocket {
 std::vector<TcpSocket> parse_tcp_sockets(std::string_view text);
 
 // The sockets of the network namespace that the process is in. Empty if /proc does not show them.
-std::vector<TcpSocket> tcp_sockets_of(Pid pid);
+std::vector<TcpSocket> tcp_sockets_of(Pid pid, target::SocketTables& tables);
+std::vector<TcpSocket> tcp_sockets_of(Pid pid);  // as they are now
 
 // Which of the processes has a socket with this inode open. std::nullopt if none of them has, or their files may not be
 // read.

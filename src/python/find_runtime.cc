@@ -156,10 +156,12 @@ std::vector<RuntimeCandidate> find_python_runtime(const target::Target& target) 
     RuntimeCandidate candidate{.module = module.path};
     Vaddr runtime = 0;
     // Interpreters export their runtime. The whole .symtab (620,000 symbols in a libtorch_cpu) is only worth searching
-    // in an executable, or in a library whose name says that it is an interpreter.
+    // in an executable, or in a library whose name says that it is an interpreter; libtorch_python's is not, as it
+    // takes None from an interpreter elsewhere.
     const bool executable = image.has_interpreter() || image.type() == ET_EXEC;
     const bool search_all =
-        executable || module.path.substr(module.path.rfind('/') + 1).find("python") != std::string::npos;
+        executable || (module.path.substr(module.path.rfind('/') + 1).find("python") != std::string::npos &&
+                       !image.imports("_Py_NoneStruct"));
     const auto find = [&](std::string_view name) {
       return search_all ? image.find_symbol(name) : image.find_exported(name);
     };

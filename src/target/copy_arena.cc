@@ -7,7 +7,8 @@
 namespace rankstacks::target {
 namespace {
 
-constexpr std::size_t kChunk = 1u << 20;
+// The size of a chunk, for requests that are smaller: the first ones are as large as what is copied of most processes.
+constexpr std::size_t kFirstChunk = 256u << 10, kChunk = 1u << 20;
 constexpr std::size_t kAlignment = 16;
 // Up to here pages are populated at once; a larger request is for a stack of which only a part may be readable.
 constexpr std::size_t kPopulated = 64u << 20;
@@ -29,16 +30,17 @@ void CopyArena::add_chunk(std::size_t size) {
   chunks_.push_back(std::unique_ptr<std::byte[], Unmap>(static_cast<std::byte*>(p), Unmap{size}));
   used_ = 0;
   size_ = size;
+  in_all_ += size;
 }
 
 void CopyArena::reserve(std::size_t bytes) {
-  if (size_ - used_ < bytes) add_chunk(std::max(bytes, kChunk));
+  if (size_ - used_ < bytes) add_chunk(bytes);
 }
 
 std::byte* CopyArena::take(std::size_t bytes) {
   const std::size_t rounded = (bytes + kAlignment - 1) & ~(kAlignment - 1);
   if (rounded < bytes) throw std::bad_alloc();
-  if (size_ - used_ < rounded) add_chunk(std::max(rounded, kChunk));
+  if (size_ - used_ < rounded) add_chunk(std::max(rounded, std::clamp(in_all_, kFirstChunk, kChunk)));
   std::byte* p = chunks_.back().get() + used_;
   used_ += rounded;
   return p;

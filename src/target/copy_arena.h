@@ -30,6 +30,7 @@ class CopyArena {
 
   std::vector<std::unique_ptr<std::byte[], Unmap>> chunks_;
   std::size_t used_ = 0, size_ = 0;  // of the last chunk
+  std::size_t in_all_ = 0;           // of all chunks
 };
 
 }  // namespace rankstacks::target

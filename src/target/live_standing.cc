@@ -320,9 +320,8 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   standing.needed.insert(choice.needed.begin(), choice.needed.end());
   std::optional<StoppedProcess> held;
   drop_copy(limits);
-  memory_.reserve(usual_copy(threads_.size()));
-  std::vector<std::byte> held_heap;
-  LeavableThread reader([&] { held_heap = warm_heap(); });
+  std::unique_ptr<std::byte[]> held_heap;
+  LeavableThread reader([&] { held_heap = grown_heap(); });
   memory_.open(process_.memory_tid, &reader);
   stopped_until_ = Deadline::at(standing.end);
   reader.start([&] { read_standing(reader, standing); });

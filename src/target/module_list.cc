@@ -10,7 +10,7 @@ namespace {
 // less than a page lld puts all segments into the same page, and each is mapped from there: adjacent, each with
 // different permissions, the writable one last.
 bool goes_on(const Mapping& last, const Mapping& m) {
-  if (last.path != m.path || last.inode != m.inode || last.device != m.device || m.file_offset < last.file_offset)
+  if (last.inode != m.inode || last.device != m.device || m.file_offset < last.file_offset || last.path != m.path)
     return false;
   if (m.file_offset != 0) return true;
   return m.range.start == last.range.end && !last.writable &&
@@ -20,21 +20,37 @@ bool goes_on(const Mapping& last, const Mapping& m) {
 }  // namespace
 
 std::vector<FileMappings> group_mappings(std::span<const Mapping> mappings) {
+  // Most mappings of a process belong to no code: only those of code are copied.
+  const auto is_of_file = [](const Mapping& m) { return !m.path.empty() && m.path.front() != '['; };
   std::vector<FileMappings> files;
-  bool open = false;
-  for (const Mapping& m : mappings) {
-    if (m.path.empty() || m.path.front() == '[') continue;  // bss and heap between or behind the mappings of a file
-    const bool same = open && goes_on(files.back().parts.back(), m);
-    if (!same) {
-      files.push_back({m.path, m.range, {}});
-      open = true;
+  const auto add = [&](std::span<const Mapping> group) {
+    if (std::none_of(group.begin(), group.end(), [&](const Mapping& m) { return is_of_file(m) && m.executable; }))
+      return;
+    FileMappings& file = files.emplace_back(FileMappings{group.front().path, group.front().range, {}});
+    for (const Mapping& m : group) {
+      if (!is_of_file(m)) continue;  // bss and heap between the mappings of a file
+      file.range.end = m.range.end;
+      file.parts.push_back({.range = m.range,
+                            .file_offset = m.file_offset,
+                            .path = {},
+                            .readable = m.readable,
+                            .writable = m.writable,
+                            .executable = m.executable,
+                            .deleted = m.deleted,
+                            .device = m.device,
+                            .inode = m.inode});
     }
-    files.back().range.end = m.range.end;
-    files.back().parts.push_back(m);
+  };
+  std::size_t first = 0, last = mappings.size();  // of the group that is being collected; no `last` yet
+  for (std::size_t i = 0; i < mappings.size(); ++i) {
+    if (!is_of_file(mappings[i])) continue;
+    if (last == mappings.size() || !goes_on(mappings[last], mappings[i])) {
+      if (last != mappings.size()) add(mappings.subspan(first, last + 1 - first));
+      first = i;
+    }
+    last = i;
   }
-  std::erase_if(files, [](const FileMappings& f) {
-    return std::none_of(f.parts.begin(), f.parts.end(), [](const Mapping& m) { return m.executable; });
-  });
+  if (last != mappings.size()) add(mappings.subspan(first, last + 1 - first));
   return files;
 }
 

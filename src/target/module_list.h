@@ -14,7 +14,7 @@ namespace rankstacks::target {
 struct FileMappings {
   std::string path;
   Range range;
-  std::vector<Mapping> parts;
+  std::vector<Mapping> parts;  // without their path: a process has thousands of mappings
 };
 
 // Groups file mappings that belong together, at least one of which is executable. A second mapping of the same file

@@ -1,6 +1,5 @@
 #include "target/proc.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -47,41 +46,6 @@ bool take(std::string_view& text, char c) {
   if (text.empty() || text.front() != c) return false;
   text.remove_prefix(1);
   return true;
-}
-
-// "0100007F:1F90" in /proc/net/tcp: the 32-bit words of the address in host order, as hex.
-std::string socket_address(std::string_view hex) {
-  const auto colon = hex.find(':');
-  if (colon == std::string_view::npos) return std::string(hex);
-  unsigned port = 0;
-  std::from_chars(hex.data() + colon + 1, hex.data() + hex.size(), port, 16);
-  char shown[INET6_ADDRSTRLEN] = "?";
-  std::uint32_t words[4] = {};
-  const std::size_t count = colon / 8;
-  for (std::size_t i = 0; i < count && i < 4; ++i)
-    std::from_chars(hex.data() + 8 * i, hex.data() + 8 * i + 8, words[i], 16);
-  if (count == 1) {
-    inet_ntop(AF_INET, words, shown, sizeof shown);
-    return fmt::format("{}:{}", shown, port);
-  }
-  inet_ntop(AF_INET6, words, shown, sizeof shown);
-  return fmt::format("[{}]:{}", shown, port);
-}
-
-// Those states of include/net/tcp_states.h that are useful to a reader.
-std::string tcp_state(const std::string& hex) {
-  if (hex == "0A") return " (listening)";
-  if (hex == "02") return " (connecting)";
-  if (hex == "08") return " (closed by the peer)";
-  return "";
-}
-
-std::string describe_socket(const char* table, const std::vector<std::string_view>& fields, const std::string& inode) {
-  if (std::string_view(table) == "unix")
-    return fmt::format("unix {}", fields.size() > 7 ? fields[7] : fmt::format("socket:[{}]", inode));
-  const std::string state(fields[3]);
-  const std::string peer = state == "0A" ? "" : " -> " + socket_address(fields[2]);
-  return fmt::format("{} {}{}{}", table, socket_address(fields[1]), peer, table[0] == 't' ? tcp_state(state) : "");
 }
 
 }  // namespace
@@ -182,6 +146,7 @@ std::vector<Pid> processes() { return numbers_in("/proc"); }
 
 std::vector<Mapping> parse_maps(std::string_view text) {
   std::vector<Mapping> maps;
+  maps.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')));
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -203,15 +168,13 @@ std::vector<Mapping> parse_maps(std::string_view text) {
     m.device = makedev(static_cast<unsigned>(major), static_cast<unsigned>(minor));
     line.remove_prefix(std::min(line.size(), line.find_first_not_of(' ')));
     // The kernel writes a newline in a path as \012 (fs/seq_file.c, mangle_path).
+    constexpr std::string_view kNewline = "\\012";
     std::string path;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      if (line.substr(i, 4) == "\\012") {
-        path += '\n';
-        i += 3;
-      } else {
-        path += line[i];
-      }
+    for (std::size_t at = line.find(kNewline); at != line.npos; at = line.find(kNewline)) {
+      path.append(line.substr(0, at)) += '\n';
+      line.remove_prefix(at + kNewline.size());
     }
+    path.append(line);
     constexpr std::string_view kDeleted = " (deleted)";
     if (m.inode != 0 && path.size() > kDeleted.size() && path.ends_with(kDeleted)) {
       path.resize(path.size() - kDeleted.size());
@@ -320,51 +283,6 @@ std::optional<Pid> tracer_of(Pid pid, Tid tid) {
   const auto tracer = thread_status_number(pid, tid, "TracerPid");
   if (!tracer || *tracer == 0) return std::nullopt;
   return static_cast<Pid>(*tracer);
-}
-
-void SocketTables::read_table(Network& network, Pid pid, const char* table, std::size_t inode_field) {
-  const auto text = read_file(fmt::format("/proc/{}/net/{}", pid, table));
-  if (!text) return;
-  std::vector<std::string_view> fields;
-  for (std::string_view rest = *text; !rest.empty();) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    fields.clear();
-    while (!line.empty()) {
-      line.remove_prefix(std::min(line.size(), line.find_first_not_of(' ')));
-      const std::string_view word = line.substr(0, line.find(' '));
-      if (!word.empty()) fields.push_back(word);
-      line.remove_prefix(word.size());
-    }
-    if (fields.size() <= inode_field) continue;
-    const std::string inode(fields[inode_field]);
-    if (!network.sockets.contains(inode)) network.sockets.emplace(inode, describe_socket(table, fields, inode));
-  }
-}
-
-std::optional<std::string> SocketTables::find(Pid pid, const std::string& inode) {
-  // The tables, those most likely to contain a job's sockets first; only as many are read as needed.
-  struct Table {
-    const char* name;
-    std::size_t inode_field;
-  };
-  constexpr std::array<Table, 5> kTables{{{"tcp", 9}, {"tcp6", 9}, {"udp", 9}, {"udp6", 9}, {"unix", 6}}};
-  const std::string name = read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
-  const std::lock_guard lock(mutex_);
-  Network& network = networks_[name];
-  while (true) {
-    if (const auto found = network.sockets.find(inode); found != network.sockets.end()) return found->second;
-    if (network.tables_read == kTables.size()) return std::nullopt;
-    const Table& table = kTables[network.tables_read++];
-    read_table(network, pid, table.name, table.inode_field);
-  }
-}
-
-std::optional<std::string> describe_descriptor(Pid pid, int fd, SocketTables& sockets) {
-  auto link = read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
-  if (!link || !link->starts_with("socket:[") || !link->ends_with("]")) return link;
-  if (auto socket = sockets.find(pid, link->substr(8, link->size() - 9))) return socket;
-  return link;
 }
 
 bool read_memory(Tid tid, Address at, std::span<std::byte> into) {

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -89,27 +87,5 @@ std::optional<Pid> tracer_of(Pid pid, Tid tid);
 
 // Fills `into` from the memory of a thread's process, without stopping it. False if not all of it can be read.
 bool read_memory(Tid tid, Address at, std::span<std::byte> into);
-
-// The sockets of network namespaces, for several processes at once. Each table of /proc/PID/net is read once for all
-// processes of a namespace: a thousand threads may wait in sockets, and a machine may have a million of them, or room
-// for them, through which the kernel walks each time. Thread-safe.
-class SocketTables {
- public:
-  // std::nullopt: a socket of another kind, or one that is newer than the tables.
-  std::optional<std::string> find(Pid pid, const std::string& inode);
-
- private:
-  struct Network {
-    std::size_t tables_read = 0;
-    std::unordered_map<std::string, std::string> sockets;  // by inode
-  };
-  static void read_table(Network& network, Pid pid, const char* table, std::size_t inode_field);
-
-  std::mutex mutex_;
-  std::unordered_map<std::string, Network> networks_;  // by the link /proc/PID/ns/net
-};
-
-// What a file descriptor of a process refers to: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x".
-std::optional<std::string> describe_descriptor(Pid pid, int fd, SocketTables& sockets);
 
 }  // namespace rankstacks::target::proc

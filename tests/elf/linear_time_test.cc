@@ -192,6 +192,34 @@ TEST_CASE("a chain of a hash table that is as long as the table") {
         }) < kGenerous);
 }
 
+TEST_CASE("a name of which the first word of a hash table says that it is not there") {
+  std::uint32_t h = 5381;
+  for (const char c : std::string("wanted")) h = h * 33 + static_cast<unsigned char>(c);
+  constexpr std::uint32_t kShift = 7;
+  const std::string strings("\0wanted\0taken\0", 14);
+  // Symbol 1 is another file's, symbol 2 is defined here.
+  std::vector<Elf64_Sym> symbols(3);
+  symbols[1].st_name = 8;
+  symbols[2].st_name = 1;
+  symbols[2].st_shndx = 1;
+  elf::SymbolTable table;
+  table.symbols = std::as_bytes(std::span(symbols));
+  table.strings = std::as_bytes(std::span(strings));
+  const auto hash_with = [&](std::uint64_t bloom) {
+    return std::vector<std::uint32_t>{
+        1, 2, 1, kShift, static_cast<std::uint32_t>(bloom), static_cast<std::uint32_t>(bloom >> 32), 2, h | 1U};
+  };
+  const std::uint64_t first = std::uint64_t{1} << (h % 64), second = std::uint64_t{1} << ((h >> kShift) % 64);
+  for (const auto& [bloom, is_found] : {std::pair(first | second, true), {~(first | second), false}}) {
+    const std::vector<std::uint32_t> hash = hash_with(bloom);
+    table.gnu_hash = std::as_bytes(std::span(hash));
+    CHECK(table.find("wanted").has_value() == is_found);
+    CHECK(table.has_undefined("taken"));
+    CHECK_FALSE(table.has_undefined("wanted"));
+    CHECK_FALSE(table.has_undefined("take"));
+  }
+}
+
 TEST_CASE("a symbol's name is no longer than a name may be") {
   std::string strings(1 << 20, 'n');
   strings.back() = '\0';

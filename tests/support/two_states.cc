@@ -381,9 +381,10 @@ class Watch {
     live.targets[0] = prepared[0].target.get();
     live.interpreters[0] = &interpreters_;
     rank.target = std::move(prepared[0].target);
-    reader_.read(live);
+    target::SocketTables sockets;
+    reader_.read(live, sockets);
     capture::unwind_ranks(live.ranks, options_);
-    reader_.read_again(live);
+    reader_.read_again(live, sockets);
     if (!rank.target) {
       looks.wrong.push_back("it was not read: " + rank.snapshot.problems.back().message);
       return;

@@ -21,6 +21,7 @@
 #include "target/live_target.h"
 #include "target/module_list.h"
 #include "target/run_time.h"
+#include "target/socket_tables.h"
 #include "target/stopped_process.h"
 #include "target/syscalls.h"
 
@@ -90,8 +91,8 @@ TEST_CASE("a captured process: its threads, the call they wait in, and its memor
   REQUIRE(call);
   CHECK(call->name == "read");
   REQUIRE(call->fd);
-  target::proc::SocketTables sockets;
-  CHECK(target::proc::describe_descriptor(child.pid(), *call->fd, sockets)->starts_with("pipe:["));
+  target::SocketTables sockets;
+  CHECK(target::describe_descriptor(child.pid(), *call->fd, sockets)->starts_with("pipe:["));
   CHECK(target->stopped_ms() > 0);
   CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
   // Memory that was not copied while the process was paused is not available afterwards.
