@@ -105,7 +105,7 @@ std::optional<int> distance_of(const WaitingJob& waiting, const RankState& s) {
 
 // Ranks pass messages around by one rule: each receives from the neighbour on the same side. Of ranks in a circle
 // that wait at one line, some may have turned to the other side: those whose distance differs from that of most
-// messages which anybody waits for. Empty if none can be told from the others.
+// messages which anybody waits for. Empty if none can be distinguished from the others.
 std::vector<std::size_t> those_that_turn_to_another_side(const WaitingJob& waiting,
                                                          const std::vector<std::size_t>& circle) {
   if (circle.empty()) return {};
@@ -131,8 +131,8 @@ std::vector<std::size_t> those_that_turn_to_another_side(const WaitingJob& waiti
 }
 
 // Of ranks in a circle, those whose peer waits in a later step of the same loop: it has done all that it does in the
-// step of the rank that waits for it. (Its own wait for that rank is a matter of course.) Empty if none can be told
-// from the others.
+// step of the rank that waits for it. (Its own wait for that rank is a matter of course.) Empty if none can be
+// distinguished from the others.
 std::vector<std::size_t> those_whose_peer_is_further_on(const WaitingJob& waiting,
                                                         const std::vector<std::size_t>& circle) {
   std::vector<std::size_t> behind;
