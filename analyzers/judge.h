@@ -72,6 +72,7 @@ class Judge {
   std::string moving() const;
   // At most half of the ranks moved between the samples.
   bool few_moved() const;
+  std::string still_waiting_words() const;
   // The job makes progress: waits end between the samples. std::nullopt if it does not, or if a part of it does not.
   std::optional<Verdict> of_progress() const;
   bool some_wait_ended() const;
@@ -131,7 +132,7 @@ class Judge {
   bool may_come_back(const RankState& s) const;
   // It is in its own code, or its data pipeline, and uses the processor all the time: it may get on with a long step.
   bool may_work(const RankState& s) const;
-  // It is in a sleep of its own code: a pause, which will be over.
+  // It is in a sleep of its own code, or waits for a thread of its own that is: a pause, which will be over.
   bool sleeps(const RankState& s) const;
   // It waits for a kernel that runs on its GPU, and nothing shows that this kernel does not compute.
   bool may_compute(const RankState& s) const;

@@ -1,6 +1,7 @@
 #include "analyzers/launches.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -113,7 +114,8 @@ class Launches {
 
   // Some wait for their GPUs, in what the others of their communicator have not launched, which wait in a collective
   // on the host, as gloo's are. Either these have skipped it, or it is one too many: whoever is fewer is wrong; of two
-  // halves, those who have launched another number than the ranks of parallel communicators.
+  // halves, those who have launched another number than the ranks of parallel communicators, or than their own steps
+  // have had.
   std::optional<Deadlock> skipped() const {
     for (const Seen& seen : communicators_) {
       const Side late(seen.laggards.begin(), seen.laggards.end());
@@ -127,18 +129,23 @@ class Launches {
           }))
         continue;
       const bool halves = late.size() * 2 == seen.counts.size();
-      const Counts usual = halves ? launched_by_parallel(seen) : Counts();
+      Counts usual = halves ? launched_by_parallel(seen) : Counts();
+      const bool by_steps = halves && usual.empty();
+      if (by_steps) usual = launched_by_steps(seen, ahead.front(), late.front());
       if (halves && usual.empty()) continue;
       const bool one_too_many = halves && usual != seen.counts.at(ahead.front());
       if (one_too_many && usual != seen.counts.at(late.front())) continue;
       const Side &wrong = one_too_many ? ahead : late, &right = one_too_many ? late : ahead;
       const bool behind = !one_too_many && divergence_of(states_[late.front()], states_[ahead.front()]).a_is_behind();
-      return accuse_side(
-          wrong, behind ? Reason::kBehind : Reason::kCollectiveMismatch,
-          fmt::format("{}; by NCCL's counts {} launched {}, and {} {}", describe_side(job_, states_, right),
-                      name(right), text(seen.counts.at(right.front())), name(wrong),
-                      text(seen.counts.at(wrong.front()))),
-          false);
+      Deadlock found =
+          accuse_side(wrong, behind ? Reason::kBehind : Reason::kCollectiveMismatch,
+                      fmt::format("{}; by NCCL's counts {} launched {}, and {} {}", describe_side(job_, states_, right),
+                                  name(right), text(seen.counts.at(right.front())), name(wrong),
+                                  text(seen.counts.at(wrong.front()))),
+                      false);
+      if (by_steps)
+        for (Blame& blame : found.suspects) blame.confidence = kSkippedBySteps;
+      return found;
     }
     return std::nullopt;
   }
@@ -146,6 +153,12 @@ class Launches {
  private:
   bool waits_for_gpu(std::size_t i) const {
     return states_[i].doing.activity == known::Activity::kGpuWait || states_[i].gpu.in_collective();
+  }
+
+  bool is_ahead_elsewhere(const Seen& here, std::size_t i) const {
+    return std::any_of(communicators_.begin(), communicators_.end(), [&](const Seen& other) {
+      return &other != &here && !other.laggards.empty() && other.counts.contains(i) && !other.laggards.contains(i);
+    });
   }
 
   // What all members have launched in the communicators that are to other ranks what this one is to its members: as
@@ -163,6 +176,36 @@ class Launches {
       }
     }
     return common;
+  }
+
+  // Of two ranks whose counts differ in one communicator: the counts of the one that has launched each collective there
+  // as often as something else in every step. How many steps there were is what both have launched alike in their other
+  // communicators, in which nobody is late. Empty if that fits both, or neither.
+  Counts launched_by_steps(const Seen& seen, std::size_t a, std::size_t b) const {
+    const auto steps_of = [&](std::size_t i) {
+      constexpr std::int64_t kFewSteps = 3;  // smaller numbers are equal by chance
+      std::set<std::int64_t> steps;
+      for (const Seen& other : communicators_) {
+        const auto own = other.counts.find(i);
+        if (&other == &seen || own == other.counts.end() ||
+            std::any_of(other.counts.begin(), other.counts.end(),
+                        [&](const auto& one) { return one.second != own->second; }))
+          continue;
+        for (const auto& [collective, count] : own->second)
+          if (count >= kFewSteps) steps.insert(count);
+      }
+      return steps;
+    };
+    const std::set<std::int64_t> of_a = steps_of(a), of_b = steps_of(b);
+    std::set<std::int64_t> steps;
+    std::set_intersection(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), std::inserter(steps, steps.end()));
+    const auto fits = [&](const Counts& counts) {
+      return std::all_of(counts.begin(), counts.end(),
+                         [&](const auto& one) { return one.second == 0 || steps.contains(one.second); });
+    };
+    const Counts &by_a = seen.counts.at(a), &by_b = seen.counts.at(b);
+    if (fits(by_a) == fits(by_b)) return {};
+    return fits(by_a) ? by_a : by_b;
   }
 
   std::string name(const Side& members) const { return name_side(job_, states_, members); }
@@ -219,6 +262,8 @@ class Launches {
     for (const Seen& seen : communicators_) {
       const std::vector<std::size_t> late(seen.laggards.begin(), seen.laggards.end());
       if (late.empty() || late.size() * 2 > seen.counts.size()) continue;
+      // They are late because they wait in another communicator, for ranks that are late there.
+      if (std::all_of(late.begin(), late.end(), [&](std::size_t i) { return is_ahead_elsewhere(seen, i); })) continue;
       // Messages are not counted; communicators for messages have two ranks, and run nothing else.
       const bool messages = std::any_of(communicators_.begin(), communicators_.end(), [&](const Seen& pair) {
         return pair.counts.size() == 2 && std::all_of(pair.counts.begin(), pair.counts.end(), [&](const auto& one) {
@@ -285,7 +330,7 @@ class Launches {
     return std::nullopt;
   }
 
-  static constexpr double kSkippedByFew = 0.45;
+  static constexpr double kSkippedByFew = 0.45, kSkippedBySteps = 0.6;
 
   const JobSnapshot& job_;
   const std::vector<RankState>& states_;

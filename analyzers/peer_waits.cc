@@ -155,6 +155,32 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
   }
 }
 
+void leave_other_stores(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                        std::vector<RankState>& states) {
+  const auto greets = [](const RankState& s) {
+    return s.readable && !s.unrelated && s.doing.operation.kind == known::OperationKind::kStoreGreeting;
+  };
+  if (std::none_of(states.begin(), states.end(), greets)) return;
+  const bool one_serves = std::any_of(states.begin(), states.end(), [&](const RankState& s) {
+    const auto& own = roles[s.rank];
+    return s.readable && !s.unrelated && std::find(own.begin(), own.end(), known::Role::kTcpStore) != own.end();
+  });
+  const auto by_process = states_by_process(job, states);
+  for (RankState& s : states) {
+    if (!greets(s)) continue;
+    const auto& call = waiting_thread(job, s).syscall;
+    if (one_serves && call && !call->own_end && !call->others.empty() &&
+        std::none_of(call->others.begin(), call->others.end(), [&](const OtherEnd& end) {
+          return by_process.contains(process_key(job.ranks[s.rank], end.pid));
+        })) {
+      s.doing.activity = known::Activity::kNetworkIo;
+      s.doing.operation = {};
+    } else {
+      s.doing.operation.kind = known::OperationKind::kStore;
+    }
+  }
+}
+
 void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto has_other_end = [&](const RankState& s) {
     const auto& call = waiting_thread(job, s).syscall;

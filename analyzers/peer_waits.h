@@ -13,6 +13,12 @@ namespace rankstacks::analyzers {
 // for another of these processes (Activity::kPeerWait).
 void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states);
 
+// What a rank has connected to as its store, and what does not answer, may be none of the job's processes, although a
+// rank serves a store: it waits for that program alone, as for any server (Activity::kNetworkIo). Any other wait for a
+// store's first answer is a wait in the store.
+void leave_other_stores(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                        std::vector<RankState>& states);
+
 // Turns a wait at a pipe, socket or file lock into a wait for the rank at its other end (Activity::kPeerWait,
 // RankState::peer_process). Only if the other end belongs to exactly one rank, and if the frames do not show that
 // this rank (or the one that it waits for in the same way) waits for other ranks in a library. (A rank that asks a

@@ -223,6 +223,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   look_at_children(job, roles, states);
   find_peer_waits(job, states);
   refine_by_classes(job, clusters, activities, states);
+  leave_other_stores(job, roles, states);
   refine_by_other_ends(job, states);
   refine_by_receiving_threads(job, roles, states);
   refine_by_lone_waits(job, roles, states);

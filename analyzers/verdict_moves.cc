@@ -23,6 +23,18 @@ bool Judge::few_moved() const {
   return moved * 2 <= tally_.compared;
 }
 
+// If few ranks moved, and the waits of all others have not ended in a time in which most steps do: the loop of those
+// that move may be one without an end.
+std::string Judge::still_waiting_words() const {
+  if (!few_moved() || !have_sampled_long()) return "";
+  std::vector<std::size_t> still;
+  for (const std::size_t i : tally_.waiting)
+    if (!states_[i].moves()) still.push_back(i);
+  if (still.empty()) return "";
+  return fmt::format("; {} waited all the while ({:.0f} s): look again if that is longer than it should be",
+                     name_ranks(job_, ranks_of(still)), span_ms() / 1000);
+}
+
 std::optional<Verdict> Judge::of_progress() const {
   if (some_wait_ended()) return of_ended_waits();
   const bool passed_by = std::any_of(tally_.needed.begin(), tally_.needed.end(), [&](std::size_t i) {
@@ -77,6 +89,7 @@ std::optional<Verdict> Judge::of_ended_waits() const {
   if (!still.empty())
     text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}),
                         describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
+  text += still_waiting_words();
   Verdict verdict = make(VerdictStatus::kHealthy, text);
   // The last steps before a hang are steps, too: few ranks are seen in one, and the others wait already.
   rests |= few_moved();

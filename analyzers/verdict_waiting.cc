@@ -12,6 +12,7 @@
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/local_waits.h"
+#include "analyzers/other_threads.h"
 #include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
@@ -252,6 +253,9 @@ bool Judge::may_work(const RankState& s) const {
 }
 
 bool Judge::sleeps(const RankState& s) const {
+  // Another thread, for which it waits, may fill its queue now and then, and sleep in between.
+  if (const auto other = awaited_other_thread(job_, s))
+    return run_state_of(job_, job_.ranks[s.rank].threads[*other]) == RunState::kSleeping;
   return s.doing.activity == known::Activity::kUserCode && !s.dead_child &&
          run_state_of(job_, deciding_thread(job_, s)) == RunState::kSleeping;
 }

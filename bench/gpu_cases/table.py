@@ -295,6 +295,27 @@ def seventh_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("seventh-", "seventh-cores-"))
 
 
+def eighth(case, *reasons, odd=1, program="eighth.py", **options):
+    return GpuCase("eighth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def eighth_framework(case, *reasons, **options):
+    return eighth(case, *reasons, program="eighth_frameworks.py", **options)
+
+
+def eighth_group(case, *reasons, odd=2, ranks=4, **options):
+    return eighth(case, *reasons, odd=odd, program="eighth_groups.py", ranks=ranks, **options)
+
+
+def eighth_well(case, **options):
+    return GpuCase("eighth-well-" + case, "eighth_well.py", (case,), Truth("healthy"), **options)
+
+
+def eighth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("eighth-", "eighth-cores-"))
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -698,10 +719,90 @@ HELD_OUT = [
     seventh_well("idle-front-end"),
     seventh_well("all-communication", own_gpus=True),
     seventh_well("evaluation-thread"),
+
+    # The eighth batch. Its program has ended, and the interpreter waits for a thread, which waits for a server.
+    eighth("uploader-exit", "network-io", "exception", "python-lock"),
+    # It writes to a terminal that takes nothing.
+    eighth("paused-terminal", "file-io"),
+    # It waits for its data, whose worker waits for the rank.
+    eighth("hard-negatives", "data-loading"),
+    # It is in a loop of the interpreter's own, within an expression, which has no end.
+    eighth("endless-count", "user-code"),
+    # The main thread waits for a thread of its own, which waits for another server.
+    eighth("stop-server", "network-io", "python-lock"),
+    # The debugger has stopped autograd's thread, for which the main thread waits.
+    eighth("backward-breakpoint", "debugger"),
+    # The process that would score has raised and ended; the rank, which waits for its scores, has not looked after it.
+    eighth("forked-scorer", "worker-dead", "subprocess"),
+    # The child, before it becomes a program, waits for a lock that nobody will release; the rank waits for the child.
+    eighth("prepared-child", "subprocess"),
+
+    # Rank 0 alone is in a collective of all ranks, which are in the barrier of another group.
+    eighth_framework("whole-gradient", "collective-mismatch", "process-group-order", odd=0, ranks=3),
+    # It has left out a reduction in which the others wait for it, and waits in another group.
+    eighth_framework("none-gradient", "collective-mismatch", "process-group-order", odd=2, ranks=3),
+    # It saves into the pipe of a child, which cannot write on.
+    eighth_framework("compressed-save", "checkpoint-io", "subprocess", "file-io"),
+    # The main thread waits for the compiler's lock, which a thread has that compiles and reads a file for that.
+    eighth_framework("compiles-apart", "compiling", "file-io", "python-lock", needs=("torch", "triton")),
+
+    # Its all-reduce cannot begin, as a kernel of its own fills its GPU; so it is the GPU of the odd rank that does not come to the collective.
+    eighth_framework("overlapped", "gpu-wait", needs=("torch", "triton"), own_gpus=True, alone=True),
+    # The driver waits for the rank's GPU, on which a kernel does not end.
+    eighth_framework("empty-cache", "gpu-wait"),
+    # A kernel that does not end is before all that it launches; both ranks wait for a place in the queue of launches.
+    eighth_framework("runs-ahead", "gpu-wait"),
+    # Autograd's thread waits for the GPU, on which a kernel of the rank does not end, and the main thread for autograd's.
+    eighth_framework("backward-kernel", "gpu-wait", needs=("torch", "triton")),
+    # As before, for a graph that the main thread has launched.
+    eighth_framework("graph-loop", "gpu-wait", needs=("torch", "triton")),
+    # Each waits on its GPU in a barrier to which the other one does not come; neither is more right.
+    GpuCase("eighth-barrier-channels", "eighth_frameworks.py", ("barrier-channels",),
+            culprit(r0=("collective-mismatch", "gpu-wait"), r1=("collective-mismatch", "gpu-wait")), own_gpus=True),
+
+    # It exchanges once more than its pair, which has gone on with the others.
+    eighth_group("overflow-round", "collective-mismatch", "process-group-order"),
+    # It is at the end of the epoch; its pair waits for its batch, and the two others for the gradients of these two.
+    eighth_group("batch-source", "collective-mismatch", "process-group-order"),
+    # Rank 0 waits in its store for the odd rank, which waits for an answer of what it takes for the store.
+    eighth_group("wrong-port", "store-wait", "network-io", odd=1, ranks=2),
+    # The two others make a group, in which all ranks should take part; it is in a reduction of all.
+    eighth_group("eager-subgroup", "collective-mismatch", "process-group-order", ranks=3, environment={"TORCH_DIST_INIT_BARRIER": "1"}),
+    # It waits in another group, as its program ends.
+    eighth_group("exit-barrier", "collective-mismatch", "process-group-order", "exception", ranks=3),
+    # It counts a step ahead of the others, and waits in another group for them.
+    eighth_group("stop-vote", "collective-mismatch", "process-group-order", ranks=3),
+    # It has left out the stage in which rank 0 waits for it; the others do as they should.
+    eighth_group("leaders", "collective-mismatch", "process-group-order"),
+    # The rank that it waits for does no exchange; its own partner waits for it, as it should.
+    eighth_group("gossip", "unmatched-p2p", odd=3),
+
+    # The main threads learn and wait for what is seen, in turns.
+    eighth_well("replay-buffer"),
+    # Each step compiles, and ends.
+    eighth_well("compiled-anew", needs=("torch", "triton")),
+    # Rank 0 is idle between two messages, and the others compute.
+    eighth_well("weight-server", ranks=3),
+    # A request comes again and again, and in between all wait for rank 0, which waits for its clients.
+    eighth_well("requests-over-nccl", ranks=3),
+    # Ranks wait for their processes, which compute, and then for each other.
+    eighth_well("evolution"),
+    # One rank polls what the other one comes to a second later.
+    eighth_well("polled-work"),
+    # The second rank is slow in the driver, and the first one waits for it in its step.
+    eighth_well("cache-emptied"),
+    # Ranks compute for different times in Python, and meet.
+    eighth_well("tree-search"),
+    # The first rank waits for the second one in each step, for a second.
+    eighth_well("sampled"),
+    # The ranks sleep nearly all the time, as their GPUs compute.
+    eighth_well("throttled-launches", alone=True),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
 HELD_OUT += [sixth_core(case) for case in HELD_OUT if case.name in ("sixth-nested-pool", "sixth-stateful-loader", "sixth-batch-norm")]
 HELD_OUT += [seventh_core(case) for case in HELD_OUT
              if case.name in ("seventh-thread-barrier", "seventh-stream-lock", "seventh-gradient-sync")]
+HELD_OUT += [eighth_core(case) for case in HELD_OUT
+             if case.name in ("eighth-stop-server", "eighth-none-gradient", "eighth-compressed-save")]
 CASES += HELD_OUT

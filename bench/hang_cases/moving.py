@@ -2,7 +2,9 @@
 
     moving.py CASE
 """
+import queue
 import sys
+import threading
 import time
 
 from job import announce, connect, end_with_parent, is_odd, rank, world
@@ -123,8 +125,27 @@ def slow_loaders(torch, dist):
         announce_after_good_steps(step)
 
 
+def requests(torch, dist):
+    """A server: a request comes every second and a half, by a thread of rank 0 that sleeps in between. The others wait in the broadcast."""
+    arrived, request = queue.Queue(), torch.zeros(64)
+
+    def receive_requests():
+        while True:
+            time.sleep(1.5)
+            arrived.put(1.0)
+
+    if rank() == 0:
+        threading.Thread(target=receive_requests, daemon=True).start()
+    for step in range(1 << 40):
+        if rank() == 0:
+            request.fill_(arrived.get())
+        dist.broadcast(request, src=0)
+        dist.all_reduce(request)
+        announce_after_good_steps(step)
+
+
 CASES = {"training": training, "slow-steps": slow_steps, "slow-rank": slow_rank, "pipeline": pipeline, "evaluation": evaluation,
-         "parameter-server": parameter_server, "slow-loaders": slow_loaders}
+         "parameter-server": parameter_server, "slow-loaders": slow_loaders, "requests": requests}
 
 
 def main():

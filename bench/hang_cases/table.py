@@ -252,6 +252,7 @@ LIVE = [
     moving("healthy-evaluation", "evaluation", newer=True),
     moving("healthy-parameter-server", "parameter-server"),
     moving("healthy-slow-loaders", "slow-loaders", newer=True),
+    moving("healthy-requests", "requests"),
     moving("healthy-with-unrelated", "training", unrelated=True),
     mpi("healthy-mpich", "mpich", "steps", Truth("healthy")),
     mpi("healthy-mpi4py", "mpi_job.py", "steps", Truth("healthy")),

@@ -97,10 +97,11 @@ std::string_view to_string(Collective collective);  // "AllReduce"; "" of kUnkno
 enum class OperationKind : std::uint8_t {
   kNone,
   kCollective,
-  kSetUp,         // set-up of a communicator or its connections: a collective before the first one
-  kMessage,       // one or more sends or receives
-  kStore,         // the rendezvous store
-  kProcessQueue,  // between processes of one machine (multiprocessing)
+  kSetUp,          // set-up of a communicator or its connections: a collective before the first one
+  kMessage,        // one or more sends or receives
+  kStore,          // the rendezvous store
+  kStoreGreeting,  // of kStore: the first answer of its server, which waits for no rank
+  kProcessQueue,   // between processes of one machine (multiprocessing)
   kProcessPipe,
   kProcessLock,
   kRemoteCall,      // waits for an answer from another process (RPC)
@@ -137,10 +138,11 @@ inline constexpr WordTable<Activity, 19> kActivityWords = {{{Activity::kCollecti
                                                             // even if a later rule names an activity for it.
                                                             {Activity::kUnknown, "none"}}};
 
-inline constexpr WordTable<OperationKind, 8> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
+inline constexpr WordTable<OperationKind, 9> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
                                                                      {OperationKind::kSetUp, "set-up"},
                                                                      {OperationKind::kMessage, "message"},
                                                                      {OperationKind::kStore, "store"},
+                                                                     {OperationKind::kStoreGreeting, "store-greeting"},
                                                                      {OperationKind::kRemoteCall, "remote-call"},
                                                                      {OperationKind::kWork, "work"},
                                                                      {OperationKind::kFileBaton, "build-lock"},

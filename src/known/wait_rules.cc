@@ -16,6 +16,7 @@ constexpr bool kOverTransport = true;
 constexpr ActivityRule kRules[] = {
     // The rendezvous store. torch/csrc/distributed/c10d: TCPStore.cpp, PrefixStore.cpp, FileStore.cpp, HashStore.cpp,
     // socket.cpp
+    {M::kNative, "c10d::TCPStore::ping", "", A::kStoreWait, "pytorch c10d/TCPStore.cpp, 2.4-", {"TCPStore", "the rendezvous store (TCPStore)", C::kUnknown, K::kStoreGreeting}},
     {M::kNative, "c10d::TCPStore::", "", A::kStoreWait, "pytorch c10d/TCPStore.cpp", {"TCPStore", "the rendezvous store (TCPStore)"}},
     {M::kNative, "c10d::PrefixStore::", "", A::kStoreWait, "pytorch c10d/PrefixStore.cpp", {"Store", "the rendezvous store"}},
     {M::kNative, "c10d::FileStore::", "", A::kStoreWait, "pytorch c10d/FileStore.cpp", {"FileStore", "the rendezvous store (FileStore)"}},

@@ -196,6 +196,26 @@ TEST_CASE("ranks of two replicas: one waits for its GPU, the others on the host"
     communicator(literal, {{1, four}, {3, three}});
     CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
   }
+  SECTION("no pair tells it, but in every step they launch as often as in their other communicators") {
+    const Counts reduced = {{"Broadcast", 4}, {"Reduce", 4}};
+    communicator(literal, {{0, reduced}, {1, reduced}});
+    communicator(literal, {{2, reduced}, {3, reduced}});
+    communicator(literal, {{1, four}, {3, three}});
+    CHECK(accused(literal) == Accused{{3, "collective-mismatch"}});
+    literal.job.nccl->communicators.pop_back();
+    communicator(literal, {{1, {{"AllReduce", 5}}}, {3, four}});
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+    literal.job.nccl->communicators.pop_back();
+    communicator(literal, {{1, {{"AllReduce", 9}}}, {3, {{"AllReduce", 8}}}});
+    CHECK(accused(literal) != Accused{{3, "collective-mismatch"}});
+    CHECK(accused(literal) != Accused{{1, "collective-mismatch"}});
+  }
+  SECTION("a rank that is late because its partner is late elsewhere") {
+    communicator(literal, {{1, three}, {2, four}});
+    communicator(literal, {{0, {{"Broadcast", 4}}}, {2, {{"Broadcast", 4}}}});
+    communicator(literal, {{1, {{"Broadcast", 4}}}, {3, {{"Broadcast", 3}}}});
+    CHECK(accused(literal) == Accused{{3, "collective-mismatch"}});
+  }
   SECTION("the other pair has launched another number than either") {
     communicator(literal, {{0, {{"AllReduce", 9}}}, {2, {{"AllReduce", 9}}}});
     communicator(literal, {{1, four}, {3, three}});
