@@ -201,6 +201,19 @@ bool is_part_of_object_collective(const JobSnapshot& job, const ThreadSnapshot& 
   return own >= least;
 }
 
+// What the thread's state shows, or what it waits for, whatever its frames are in the middle of.
+std::optional<known::Activity> whatever_its_frames(const JobSnapshot& job, const RankSnapshot& rank,
+                                                   std::size_t thread_index) {
+  const ThreadSnapshot& thread = rank.threads[thread_index];
+  if (thread.state == 'T' || thread.state == 't') return known::Activity::kStopped;
+  if (thread.state == 'F') return known::Activity::kFrozen;
+  if (is_in_driver_call(job, thread)) return known::Activity::kDriverCall;
+  if (thread.collecting) return known::Activity::kGarbageCollection;
+  // What the frames waited for has come, and the thread cannot go on.
+  if (waits_for_kept_gil(job, rank, thread_index)) return known::Activity::kPythonLock;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Reason reason_of(known::Activity activity) {
@@ -294,70 +307,51 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
 Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
   const ThreadSnapshot& thread = job_.ranks[rank].threads[thread_index];
   Doing doing;
+  if (const auto activity = whatever_its_frames(job_, job_.ranks[rank], thread_index)) {
+    doing.activity = *activity;
+    doing.by_frame = true;
+  } else if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
+    doing = by_frames(job_.ranks[rank], thread, decided);
+  } else {
+    doing.thread = thread_index;
+    return by_leaf(job_, job_.ranks[rank], thread, doing);
+  }
   doing.thread = thread_index;
-  if (thread.state == 'T' || thread.state == 't') {
-    doing.activity = known::Activity::kStopped;
-    doing.by_frame = true;
+  return doing;
+}
+
+Doing Activities::by_frames(const RankSnapshot& rank, const ThreadSnapshot& thread, const DecidingRule& decided) {
+  Doing doing;
+  doing.frame = decided.frame;
+  doing.activity = decided.rule->activity;
+  doing.by_frame = true;
+  // A library's log that goes to a full pipe, a topology file on a file server that is gone: within a call for all
+  // ranks, but nothing that these could end. (A store may be a file.)
+  if ((doing.activity == known::Activity::kCollective || doing.activity == known::Activity::kPointToPoint) &&
+      blocked_at_file(job_, thread)) {
+    doing.activity = known::Activity::kFileIo;
     return doing;
   }
-  if (thread.state == 'F') {
-    doing.activity = known::Activity::kFrozen;
-    doing.by_frame = true;
-    return doing;
+  doing.operation = operation_of(*decided.rule, job_.frames[thread.frames[doing.frame]]);
+  if (is_part_of_object_collective(job_, thread, doing.frame)) {
+    doing.activity = known::Activity::kCollective;
+    doing.operation = operation_of_call(known::OperationKind::kCollective, "MPI_", "a collective of mpi4py");
+    doing.operation.generic = true;
   }
-  if (is_in_driver_call(job_, thread)) {
-    doing.activity = known::Activity::kDriverCall;
-    doing.by_frame = true;
-    return doing;
-  }
-  if (thread.collecting) {
-    doing.activity = known::Activity::kGarbageCollection;
-    doing.by_frame = true;
-    return doing;
-  }
-  // Whatever its frames are in the middle of: what that waited for has come, and the thread cannot go on.
-  if (waits_for_kept_gil(job_, job_.ranks[rank], thread_index)) {
-    doing.activity = known::Activity::kPythonLock;
-    doing.by_frame = true;
-    return doing;
-  }
-  if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
-    // A library's log that goes to a full pipe, a topology file on a file server that is gone: within a call for all
-    // ranks, but nothing that these could end. (A store may be a file.)
-    if ((decided.rule->activity == known::Activity::kCollective ||
-         decided.rule->activity == known::Activity::kPointToPoint) &&
-        blocked_at_file(job_, thread)) {
-      doing.activity = known::Activity::kFileIo;
-      doing.frame = decided.frame;
-      doing.by_frame = true;
-      return doing;
-    }
-    doing.frame = decided.frame;
-    doing.activity = decided.rule->activity;
-    doing.by_frame = true;
-    doing.operation = operation_of(*decided.rule, job_.frames[thread.frames[doing.frame]]);
-    if (is_part_of_object_collective(job_, thread, doing.frame)) {
-      doing.activity = known::Activity::kCollective;
-      doing.operation = operation_of_call(known::OperationKind::kCollective, "MPI_", "a collective of mpi4py");
-      doing.operation.generic = true;
-    }
-    const auto any_rule = [&](auto holds) {
-      return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
-        const known::ActivityRule* rule = rules_.of(job_.frames, id);
-        return rule != nullptr && holds(*rule);
+  const auto any_rule = [&](auto holds) {
+    return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+      const known::ActivityRule* rule = rules_.of(job_.frames, id);
+      return rule != nullptr && holds(*rule);
+    });
+  };
+  doing.in_teardown = main_program_ended(job_, rank, thread) || any_rule([](const known::ActivityRule& rule) {
+                        return rule.operation.kind == known::OperationKind::kTeardown;
+                      });
+  doing.connects =
+      doing.activity == known::Activity::kPointToPoint && any_rule([](const known::ActivityRule& rule) {
+        return rule.activity == known::Activity::kPointToPoint && rule.operation.kind == known::OperationKind::kSetUp;
       });
-    };
-    doing.in_teardown =
-        main_program_ended(job_, job_.ranks[rank], thread) || any_rule([](const known::ActivityRule& rule) {
-          return rule.operation.kind == known::OperationKind::kTeardown;
-        });
-    doing.connects =
-        doing.activity == known::Activity::kPointToPoint && any_rule([](const known::ActivityRule& rule) {
-          return rule.activity == known::Activity::kPointToPoint && rule.operation.kind == known::OperationKind::kSetUp;
-        });
-    return doing;
-  }
-  return by_leaf(job_, job_.ranks[rank], thread, doing);
+  return doing;
 }
 
 std::optional<Doing> Activities::of_served_call(std::size_t rank, std::size_t main) {

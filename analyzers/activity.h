@@ -58,6 +58,8 @@ class Activities {
     std::size_t frame = 0;                      // index of the frame that shows it
   };
   DecidingRule deciding_rule(const ThreadSnapshot& thread);
+  // What the frame shows that `decided`.
+  Doing by_frames(const RankSnapshot& rank, const ThreadSnapshot& thread, const DecidingRule& decided);
   // If the main thread waits for threads of its own process, as `doing` says, these show what the rank does. Of several
   // threads one that waits for ranks comes last, since a helper such as a watchdog may always do so. std::nullopt if
   // they do not show it.

@@ -5,6 +5,7 @@
 
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
+#include "base/text.h"
 #include "model/process_key.h"
 
 namespace rankstacks::analyzers {
@@ -30,8 +31,7 @@ bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
 // idle worker, a server between two requests, multiprocessing's own helpers).
 bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
   for (const std::string& word : child.command)
-    if (word.find("multiprocessing.resource_tracker") != std::string::npos ||
-        word.find("multiprocessing.forkserver") != std::string::npos)
+    if (contains(word, "multiprocessing.resource_tracker") || contains(word, "multiprocessing.forkserver"))
       return false;
   for (const ThreadSnapshot& thread : child.threads) {
     if (thread.tid != child.pid) continue;

@@ -1,4 +1,5 @@
-// All ranks wait, but not alike: finds the ranks that cause this.
+// All ranks wait, but not alike: finds the ranks that cause this. deadlock.cc has the order of the rules, and those
+// about groups; the others are in collective_roots.h, unmatched_messages.h, gpu_sides.h and between_sides.h.
 //
 //     another operation under one number of a group, or a rank     decided by PyTorch's Flight Recorder, the most precise
 //     that has not called it                                       evidence (flight_records.h); then by the watchdogs'
@@ -17,40 +18,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
+#include "analyzers/accusation.h"
 #include "analyzers/facts.h"
 
 namespace rankstacks::analyzers {
-
-struct Blame {
-  std::size_t state = 0;
-  Reason reason = Reason::kNone;
-  double confidence = 0;
-};
-
-struct Deadlock {
-  std::vector<Blame> suspects;  // empty if it cannot be determined; then `explanation` says why
-  // The sides, as a sentence without its end, shown along with the suspects, or instead of them.
-  std::string explanation;
-  bool sides_are_equal = false;
-  std::string reference;  // Verdict::reference
-  // Those that wait may be in a long step of their GPUs instead: more samples would show it.
-  bool may_be_a_step = false;
-  std::vector<std::size_t> candidates;  // indices of states: some of these are in the wrong, if there are no suspects
-};
-
-// Accuses one side, or, of two that are equal, both, for a disagreement that is known from other evidence than stacks.
-Deadlock accuse_side(const std::vector<std::size_t>& members, Reason reason, std::string explanation, bool equal);
-
-// The smaller of two sides, for `where` ("operation 4 of group 0"), which is something else for each of them.
-struct DifferentOperation {
-  std::vector<std::size_t> members;  // indices of states
-  std::string operation;             // "all_reduce of 1024 Float"
-};
-Deadlock accuse_smaller_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::string& where,
-                             const DifferentOperation& a, const DifferentOperation& b);
 
 // std::nullopt if they all wait alike.
 std::optional<Deadlock> explain_deadlock(const Facts& facts);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -13,9 +14,7 @@ std::string name_of(const FaultMapping& mapping) { return mapping.name.empty() ?
 
 std::string describe_mapped(const FaultMapping& mapping) {
   const std::string& may = mapping.permissions;
-  const std::string access = may == "---"                         ? "allows no access"
-                             : may.find('w') == std::string::npos ? "is read-only"
-                                                                  : "is " + may;
+  const std::string access = may == "---" ? "allows no access" : !contains(may, 'w') ? "is read-only" : "is " + may;
   return fmt::format("in {} (+{:#x}), which {}", name_of(mapping), mapping.distance, access);
 }
 

@@ -10,6 +10,7 @@
 
 #include "analyzers/names.h"
 #include "analyzers/own_value.h"
+#include "base/text.h"
 #include "known/components.h"
 #include "known/settings.h"
 
@@ -287,7 +288,7 @@ class Finder {
   // /usr/local/cuda/compat/libcuda.so.580.65.06.
   static bool has_compatible_driver(const RankSnapshot& rank) {
     return std::any_of(rank.modules.begin(), rank.modules.end(), [](const LoadedModule& module) {
-      return module.component == known::kCudaDriver && module.path.find("/compat/") != std::string::npos;
+      return module.component == known::kCudaDriver && contains(module.path, "/compat/");
     });
   }
 

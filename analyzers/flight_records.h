@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzers/deadlock.h"
+#include "analyzers/accusation.h"
 
 namespace rankstacks::analyzers {
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "base/text.h"
 #include "known/collective_kernels.h"
 
 namespace rankstacks::analyzers {
@@ -51,7 +52,7 @@ std::optional<known::Collective> nccl_operation(std::string_view name) {
   }
   // Before 2.8: ncclAllReduceRingLLKernel_sum_f32.
   const auto operation = operation_at(name.substr(4));
-  if (operation && name.find("Kernel_") != std::string_view::npos) return operation;
+  if (operation && contains(name, "Kernel_")) return operation;
   return std::nullopt;
 }
 

@@ -310,7 +310,7 @@ std::string describe_gpu_wait(const RankState& s) {
 std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& rank) {
   // The driver's mean is over its last samples, some of which may be from before the kernel. No kernel that polls draws
   // as much as kFarAbovePolling (an H100 of 700 W: 120 to 250 W).
-  constexpr double kShareOfLimit = 0.35, kFarAbovePolling = 0.6, kMostOfTheTime = 50;
+  constexpr double kShareOfLimit = 0.35, kFarAbovePolling = 0.6, kMainlyBusyPercent = 50;
   std::optional<bool> computes;
   for (const GpuSnapshot& gpu : rank.gpus) {
     if (!gpu.health) continue;
@@ -320,8 +320,9 @@ std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& ran
                          [&](const RankSnapshot& one) { return one.pid == other && same_pids(one, rank); });
     });
     if (!all_of_job || !health.power_w || !health.power_limit_w || !health.utilization_mean) return std::nullopt;
-    computes = computes.value_or(false) || *health.power_w >= kFarAbovePolling * *health.power_limit_w ||
-               (*health.utilization_mean >= kMostOfTheTime && *health.power_w >= kShareOfLimit * *health.power_limit_w);
+    computes =
+        computes.value_or(false) || *health.power_w >= kFarAbovePolling * *health.power_limit_w ||
+        (*health.utilization_mean >= kMainlyBusyPercent && *health.power_w >= kShareOfLimit * *health.power_limit_w);
   }
   return computes;
 }

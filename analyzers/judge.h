@@ -75,6 +75,16 @@ class Judge {
   std::string still_waiting_words() const;
   // The job makes progress: waits end between the samples. std::nullopt if it does not, or if a part of it does not.
   std::optional<Verdict> of_progress() const;
+  bool some_wait_ended() const;
+  // Some wait does not end, and is known to be for a rank that makes no progress either.
+  bool waits_for_still_ranks() const;
+  // Some wait ended between the samples.
+  std::optional<Verdict> of_ended_waits() const;
+  // The counters of the ranks that are waited for increase: they are slower than the others, not stuck. `passed_by`:
+  // one is beyond those that wait for it.
+  std::optional<Verdict> of_counting(bool passed_by) const;
+  // Rank 0 evaluates, logs or saves while the others wait for it: this is normal as long as it moves.
+  std::optional<Verdict> of_duties_of_rank_0() const;
   // For a rank whose loop counter is beyond that of ranks that wait for it: it has been where they wait, and did not
   // wait there. (Or it counts something else by the same name, in an earlier loop of the same function, and will
   // arrive; more samples may show which.)
@@ -101,6 +111,12 @@ class Judge {
   bool dumps_lack(FrameKind kind) const;
   std::vector<std::size_t> that_hold_up() const;
   Verdict of_mixed() const;
+  // Those that are waited for run their own code, and this may be a step like any other. std::nullopt if it is not.
+  std::optional<Verdict> of_steps_under_way(const std::vector<std::size_t>& needed) const;
+  std::optional<Verdict> of_unknown_holders(const std::vector<std::size_t>& needed) const;
+  std::vector<Suspect> suspects_among(const std::vector<std::size_t>& needed) const;
+  // What more samples of those that are waited for may show.
+  Doubt doubt_of_sinks(const std::vector<std::size_t>& needed) const;
   // The ranks that are waited for get on, which would be the whole of it if it were known what all ranks do.
   std::optional<Verdict> of_moving_beside_unseen() const;
   // It waits in its event loop, or looks again and again for something, and what for is not known: perhaps for what

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyzers/deadlock.h"
+#include "analyzers/accusation.h"
 
 namespace rankstacks::analyzers {
 

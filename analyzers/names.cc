@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "base/text.h"
 #include "known/modules.h"
 
 namespace rankstacks::analyzers {
@@ -241,7 +242,7 @@ std::string short_function(std::string_view function) {
   std::string result = without_template_arguments(name);
   // In template functions only, a return type precedes the last blank outside of brackets; "operator new" and "thunk
   // to f" keep theirs.
-  if (!arguments.empty() && result.find("operator") == std::string::npos && result.find(" to ") == std::string::npos) {
+  if (!arguments.empty() && !contains(result, "operator") && !contains(result, " to ")) {
     int depth = 0;
     for (std::size_t i = result.size(); i-- > 0;) {
       if (result[i] == ')' || result[i] == '}' || result[i] == ']') ++depth;

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace rankstacks::analyzers {
 namespace {
 
@@ -37,7 +39,7 @@ constexpr std::array<std::pair<std::string_view, known::Collective>, 11> kCalls{
 known::Collective collective_of_call(std::string_view function) {
   const std::string name = letters(function);
   for (const auto& [part, collective] : kCalls)
-    if (name.find(part) != std::string::npos) return collective;
+    if (contains(name, part)) return collective;
   return known::Collective::kUnknown;
 }
 
@@ -64,9 +66,8 @@ Operation operation_of_call(known::OperationKind kind, std::string function, std
   if (kind == known::OperationKind::kCollective) operation.collective = collective_of_call(operation.call);
   if (kind == known::OperationKind::kMessage) {
     const std::string called = letters(operation.call);
-    operation.sends = called.find("send") != std::string::npos;
-    operation.receives =
-        called.find("recv") != std::string::npos || called.find("probe") != std::string::npos;  // MPI_Probe, MPI_Mprobe
+    operation.sends = contains(called, "send");
+    operation.receives = contains(called, "recv") || contains(called, "probe");  // MPI_Probe, MPI_Mprobe
   }
   return operation;
 }

@@ -35,6 +35,19 @@ std::vector<std::size_t> Judge::that_hold_up() const {
 
 Verdict Judge::of_mixed() const {
   const std::vector<std::size_t> needed = that_hold_up();
+  if (auto open = of_steps_under_way(needed)) return *open;
+  if (auto moving = of_moving_beside_unseen()) return *moving;
+  if (auto open = of_unknown_holders(needed)) return *open;
+  std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
+  const std::vector<Suspect> alive = suspects_among(needed);
+  suspects.insert(suspects.end(), alive.begin(), alive.end());
+  Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, states_));
+  verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
+  if (const Doubt doubt = doubt_of_sinks(needed); doubt != Doubt::kNone) verdict.doubt = doubt;
+  return with_doubt_of_driver_calls(std::move(verdict));
+}
+
+std::optional<Verdict> Judge::of_steps_under_way(const std::vector<std::size_t>& needed) const {
   // It is normal that some ranks arrive early at a collective, as long as at least as many are running their own
   // code.
   const bool all_running = std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
@@ -58,21 +71,26 @@ Verdict Judge::of_mixed() const {
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
     return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages,
                                  describe_waiting(job_, states_), too_few_samples()));
-  if (auto moving = of_moving_beside_unseen()) return *moving;
-  std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
-  const bool some_are_clear = std::any_of(
-      needed.begin(), needed.end(), [&](std::size_t i) { return !states_[i].serves && !awaits_something(states_[i]); });
+  return std::nullopt;
+}
+
+std::optional<Verdict> Judge::of_unknown_holders(const std::vector<std::size_t>& needed) const {
   const bool others_may_hold = !tally_.unknown.empty() || !tally_.failed.empty() || !tally_.unrelated.empty() ||
                                tally_.elsewhere.size() > needed.size() ||
                                std::any_of(facts_.operations.begin(), facts_.operations.end(),
                                            [](const PendingOperation& operation) { return !operation.unseen.empty(); });
-  if (others_may_hold && std::all_of(needed.begin(), needed.end(),
-                                     [&](std::size_t i) { return waits_for_unknown_holder(job_, states_[i]); })) {
-    const RankState& s = states_[needed.front()];
-    return undecided(
-        fmt::format("{}, for which {}: who holds that lock is not known, and not all is known of the others",
-                    suspect(s, reason_for(s), 0).summary, describe_waiting(job_, states_)));
-  }
+  if (!others_may_hold || !std::all_of(needed.begin(), needed.end(),
+                                       [&](std::size_t i) { return waits_for_unknown_holder(job_, states_[i]); }))
+    return std::nullopt;
+  const RankState& s = states_[needed.front()];
+  return undecided(fmt::format("{}, for which {}: who holds that lock is not known, and not all is known of the others",
+                               suspect(s, reason_for(s), 0).summary, describe_waiting(job_, states_)));
+}
+
+std::vector<Suspect> Judge::suspects_among(const std::vector<std::size_t>& needed) const {
+  const bool some_are_clear = std::any_of(
+      needed.begin(), needed.end(), [&](std::size_t i) { return !states_[i].serves && !awaits_something(states_[i]); });
+  std::vector<Suspect> suspects;
   for (const std::size_t i : needed) {
     const RankState& s = states_[i];
     if (s.serves || (some_are_clear && awaits_something(s))) continue;
@@ -84,18 +102,20 @@ Verdict Judge::of_mixed() const {
       suspects.back().summary += fmt::format(", at {0} {1}, past the {0} {2} in which they wait", divergence->counter,
                                              divergence->count_a, divergence->count_b);
   }
-  Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, states_));
-  verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
-  if (have_sampled_too_briefly()) verdict.doubt = Doubt::kWakes;
-  if (may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
-      std::any_of(needed.begin(), needed.end(),
-                  [&](std::size_t i) { return may_come_back(states_[i]) || sleeps(states_[i]); }))
-    verdict.doubt = Doubt::kWakes;
+  return suspects;
+}
+
+Doubt Judge::doubt_of_sinks(const std::vector<std::size_t>& needed) const {
   if (may_sample_longer() && !have_sampled_long() && std::any_of(needed.begin(), needed.end(), [&](std::size_t i) {
         return may_compute(states_[i]) || may_work(states_[i]);
       }))
-    verdict.doubt = Doubt::kWorks;
-  return with_doubt_of_driver_calls(std::move(verdict));
+    return Doubt::kWorks;
+  if (have_sampled_too_briefly()) return Doubt::kWakes;
+  if (may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
+      std::any_of(needed.begin(), needed.end(),
+                  [&](std::size_t i) { return may_come_back(states_[i]) || sleeps(states_[i]); }))
+    return Doubt::kWakes;
+  return Doubt::kNone;
 }
 
 bool Judge::awaits_something(const RankState& s) const {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "analyzers/deadlock.h"
+#include "analyzers/accusation.h"
 
 namespace rankstacks::analyzers {
 

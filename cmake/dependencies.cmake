@@ -49,9 +49,9 @@ endif()
 
 # Tests need one more.
 if(RANKSTACKS_TESTS)
-  find_package(Catch2 QUIET)
+  find_package(Catch2 2 QUIET)   # version 3 has other headers
   if(NOT Catch2_FOUND)
-    rankstacks_is_missing("Catch2, for the tests (without them: -DRANKSTACKS_TESTS=OFF)" catch2 catch-devel)
+    rankstacks_is_missing("Catch2 of version 2, for the tests (without them: -DRANKSTACKS_TESTS=OFF)" "catch2 (Ubuntu 24.04 has version 3 alone)" catch2-devel)
   endif()
 endif()
 

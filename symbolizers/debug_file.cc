@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/text.h"
 #include "elf/bytes.h"
 
 namespace rankstacks::symbolizers {
@@ -41,9 +42,7 @@ std::span<const std::byte> section_bytes(const elf::Image& image, std::string_vi
 }
 
 // /proc/PID/map_files/... and a bare name do not show where the file is.
-bool names_a_directory(const std::string& path) {
-  return path.starts_with('/') && path.find("/map_files/") == std::string::npos;
-}
+bool names_a_directory(const std::string& path) { return path.starts_with('/') && !contains(path, "/map_files/"); }
 
 // The full names of a file: as opened, as the target calls it, and with links resolved (/lib is /usr/lib).
 std::vector<std::string> names_of(const elf::Image& image) {
@@ -185,8 +184,7 @@ std::shared_ptr<const elf::Image> DebugFiles::by_link(const elf::Image& image) {
   const std::string name(c_string(link));
   const auto crc = elf::load<std::uint32_t>(link, (name.size() + 4) & ~std::uint64_t{3});
   // The link is a name in directories of our choice, not a path to any file that the target chooses.
-  if (name.empty() || name.size() > kLongestName || !crc || name.find('/') != std::string::npos || name == "." ||
-      name == "..")
+  if (name.empty() || name.size() > kLongestName || !crc || contains(name, '/') || name == "." || name == "..")
     return nullptr;
 
   std::vector<std::string> candidates;

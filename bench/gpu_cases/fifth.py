@@ -246,12 +246,12 @@ newest = socket.create_connection(("127.0.0.1", int(os.environ["HANGS_PORT"]))).
 def lazy_import():
     """A thread of the odd rank imports a package, which asks a server for its newest version. The main thread imports it too, and waits for the
     lock of the import."""
-    folder = os.path.join(os.environ["HANGS_DIRECTORY"], "packages")
+    directory = os.path.join(os.environ["HANGS_DIRECTORY"], "packages")
     if is_odd():
-        os.makedirs(folder)
-        with open(os.path.join(folder, "experiment_tracking.py"), "w", encoding="utf-8") as out:
+        os.makedirs(directory)
+        with open(os.path.join(directory, "experiment_tracking.py"), "w", encoding="utf-8") as out:
             out.write(TRACKING)
-        sys.path.insert(0, folder)
+        sys.path.insert(0, directory)
 
     def start_tracking():
         import experiment_tracking

@@ -19,11 +19,11 @@ exec '%s' "$@"
 """
 
 
-def replace_assemblers(folder, full):
+def replace_assemblers(directory, full):
     """Triton calls one of two assemblers, by the GPU. In the place of both: one that waits for a file as soon as there is `full`."""
     import triton
     for name in ("ptxas", "ptxas_blackwell"):
-        path, tool = os.path.join(folder, name), getattr(triton.knobs.nvidia, name)
+        path, tool = os.path.join(directory, name), getattr(triton.knobs.nvidia, name)
         with open(path, "w", encoding="utf-8") as out:
             out.write(PTXAS % (full, SILENT_FIFO, tool.path))
         os.chmod(path, 0o755)
@@ -33,11 +33,11 @@ def replace_assemblers(folder, full):
 def compile_workers():
     """The odd rank compiles a function for another kind of batch, by Inductor's worker processes: what they call as ptxas does not come back."""
     torch, _ = connect()
-    folder = os.environ["HANGS_DIRECTORY"]
-    full = os.path.join(folder, "scratch-is-full")
+    directory = os.environ["HANGS_DIRECTORY"]
+    full = os.path.join(directory, "scratch-is-full")
     if is_odd():
-        replace_assemblers(folder, full)
-        os.environ.update(TRITON_CACHE_DIR=os.path.join(folder, "triton"), TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "inductor"),
+        replace_assemblers(directory, full)
+        os.environ.update(TRITON_CACHE_DIR=os.path.join(directory, "triton"), TORCHINDUCTOR_CACHE_DIR=os.path.join(directory, "inductor"),
                           TORCHINDUCTOR_COMPILE_THREADS="4")
         images = torch.randn(32, 256, device="cuda")
         torch.compile(lambda images: images.abs().sum(-1))(images)

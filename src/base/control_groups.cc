@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace rankstacks {
 inline namespace base {
 namespace {
@@ -77,7 +79,7 @@ std::optional<ControlGroup> control_group(std::string_view cgroups, std::string_
   const auto path = path_in(cgroups, controller);
   const std::vector<Mount> mounts = path ? mounts_of(mountinfo, controller) : std::vector<Mount>();
   if (mounts.empty()) return std::nullopt;
-  const bool leads_out = path->find("..") != std::string::npos;
+  const bool leads_out = contains(*path, "..");
   for (const Mount& mount : mounts)
     if (!leads_out && (*path == mount.root || path->starts_with(mount.root + '/')))
       return ControlGroup{mount.point, without_slash(mount.point + path->substr(mount.root.size())), true};

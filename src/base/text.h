@@ -8,6 +8,7 @@ namespace rankstacks {
 inline namespace base {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+inline bool contains(std::string_view text, char part) { return text.find(part) != std::string_view::npos; }
 
 // The plural ending of a counted noun: "1 thread", "2 threads".
 constexpr std::string_view plural(std::size_t count, std::string_view ending = "s") {

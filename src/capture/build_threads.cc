@@ -5,6 +5,7 @@
 #include <array>
 #include <set>
 
+#include "base/text.h"
 #include "capture/exception_cause.h"
 #include "capture/rank_problems.h"
 
@@ -19,7 +20,7 @@ bool is_eval_loop(const std::string& function) {
 
 // Whether a greenlet's part of the C stack, and its chain of Python frames, begin here. The frames outside of it belong
 // to other greenlets: these may have been switched away from since, and the stack contents there may be stale.
-bool is_greenlet_start(const std::string& function) { return function.find("g_initialstub") != std::string::npos; }
+bool is_greenlet_start(const std::string& function) { return contains(function, "g_initialstub"); }
 
 // Functions that the loop calls before it links a frame, or after it has unlinked one; none of them runs Python code.
 // CPython 3.6 to 3.9, Python/ceval.c.
@@ -126,7 +127,7 @@ bool is_in(const FrameTable& table, const std::vector<FrameId>& frames,
   for (std::size_t i = 0; i < std::min(frames.size(), kNearTop); ++i) {
     const auto& function = table[frames[i]].function;
     if (function && std::any_of(functions.begin(), functions.end(),
-                                [&](std::string_view name) { return function->find(name) != std::string::npos; }))
+                                [&](std::string_view name) { return contains(*function, name); }))
       return true;
   }
   return false;
@@ -226,7 +227,7 @@ bool runs_unknown_loop(const target::Target& target, const unwind::UnwoundStack&
     if (function == nullptr) continue;
     if (is_eval_loop(*function)) return f > 1;
     if (is_loop_border(*function) || is_greenlet_start(*function) || function->starts_with("take_gil") ||
-        function->find("hang_thread") != std::string::npos)
+        contains(*function, "hang_thread"))
       return false;
   }
   return false;
@@ -242,8 +243,8 @@ bool takes_gil(const FrameTable& table, const std::vector<FrameId>& frames) {
     if (!frame.function) continue;
     const std::string& function = *frame.function;
     // A thread that outlives the interpreter ends there, or hangs.
-    if (function.find("hang_thread") != std::string::npos || function.starts_with("PyThread_exit_thread") ||
-        function == "pause" || is_eval_loop(function))
+    if (contains(function, "hang_thread") || function.starts_with("PyThread_exit_thread") || function == "pause" ||
+        is_eval_loop(function))
       return false;
     if (function.starts_with("take_gil") || function.starts_with("PyEval_RestoreThread") ||
         function.starts_with("PyEval_AcquireThread"))

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace rankstacks::capture {
 namespace {
 
@@ -83,8 +85,7 @@ std::optional<Meeting> meeting_in(const Environment& environment, const MeetingV
   }
   if (!is_port(meeting.port)) return std::nullopt;
   for (char& c : meeting.host) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (meeting.host.find(':') != std::string::npos && !meeting.host.starts_with('['))
-    meeting.host = "[" + meeting.host + "]";
+  if (contains(meeting.host, ':') && !meeting.host.starts_with('[')) meeting.host = "[" + meeting.host + "]";
   return meeting;
 }
 

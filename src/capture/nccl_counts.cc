@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/file_descriptor.h"
+#include "base/text.h"
 #include "nccl/local_addresses.h"
 #include "nccl/socket_owner.h"
 #include "target/proc.h"
@@ -120,8 +121,8 @@ Result<NcclStatus> NcclCounts::ask(const std::vector<std::string>& places) const
         nccl::keep_own_communicators(*once, processes_, addresses);
         if (auto why = nccl::contradiction_in(*once, processes_, addresses,
                                               [&](Pid own_pid) { return others.look_for(own_pid); })) {
-          const std::string subject = fmt::format(
-              "NCCL's RAS at {}:{}", place.find(':') == std::string::npos ? place : "[" + place + "]", address_.port);
+          const std::string subject =
+              fmt::format("NCCL's RAS at {}:{}", !contains(place, ':') ? place : "[" + place + "]", address_.port);
           once =
               fail({.code = ErrorCode::kMismatch, .subject = subject, .what = "its answer is not believed: " + *why});
         }

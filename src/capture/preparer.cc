@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 
+#include "base/text.h"
 #include "base/unattended.h"
 #include "target/proc.h"
 
@@ -14,13 +15,13 @@ namespace {
 // Where /proc has what depends on a process's memory, which a main thread that has ended does not have any more, while
 // the other threads live on.
 std::string place_of_memory(Pid pid) {
-  constexpr std::size_t kMostTasks = 256;
+  constexpr std::size_t kMaxTasks = 256;
   std::string place = fmt::format("/proc/{}", pid);
   const auto leader = target::proc::stat_of(pid);
   if (!leader || !leader->ends() || leader->kernel_thread()) return place;
   std::size_t asked = 0;
   for (const Tid tid : target::proc::tasks_of(pid)) {
-    if (++asked > kMostTasks) break;
+    if (++asked > kMaxTasks) break;
     if (const auto stat = target::proc::stat_of(pid, tid); stat && !stat->ends())
       return fmt::format("{}/task/{}", place, tid);
   }
@@ -108,10 +109,9 @@ bool Preparer::is_wrapper(Pid pid) const {
 // Whether it has loaded a library with which ranks communicate.
 bool Preparer::can_train(Pid pid) const {
   const auto maps = read(place_of_memory(pid) + "/maps");
-  return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos ||
-                  maps->find("/libnccl") != std::string::npos || maps->find("/jaxlib/") != std::string::npos ||
-                  maps->find("/libtensorflow") != std::string::npos || maps->find("/libpaddle") != std::string::npos ||
-                  maps->find("/libcuda.so") != std::string::npos);
+  return maps && (contains(*maps, "/libtorch") || contains(*maps, "/libmpi") || contains(*maps, "/libnccl") ||
+                  contains(*maps, "/jaxlib/") || contains(*maps, "/libtensorflow") || contains(*maps, "/libpaddle") ||
+                  contains(*maps, "/libcuda.so"));
 }
 
 void Preparer::prepare(const std::vector<Pid>& pids) {

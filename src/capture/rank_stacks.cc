@@ -177,15 +177,63 @@ void read_syscalls(RankStacks& rank) {
   read_futex_memory(rank);
 }
 
+namespace {
+
+// What both unwinders together make of a stack.
+class Unwinders {
+ public:
+  Unwinders(const target::Target& target, UnwinderChoice choice)
+      : target_(target),
+        choice_(choice),
+        first_(choice == UnwinderChoice::kLibdwfl ? unwind::make_libdwfl_unwinder(target)
+                                                  : unwind::make_libunwind_unwinder(target)) {}
+
+  unwind::UnwoundStack unwind(const target::Registers& registers) {
+    unwind::UnwoundStack stack = first_->unwind(registers);
+    if (choice_ != UnwinderChoice::kAuto ||
+        (stack.end != StackEnd::kNoUnwindInfo && stack.end != StackEnd::kMemoryUnavailable &&
+         stack.end != StackEnd::kRegistersUnknown))
+      return stack;
+    if (!second_) second_ = unwind::make_libdwfl_unwinder(target_);
+    unwind::UnwoundStack other = second_->unwind(registers);
+    const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;
+    if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) return other;
+    return stack;
+  }
+
+ private:
+  const target::Target& target_;
+  UnwinderChoice choice_;
+  std::unique_ptr<unwind::Unwinder> first_;
+  // Created for the first thread that needs it, because reporting every module to libdwfl is expensive.
+  std::unique_ptr<unwind::Unwinder> second_;
+};
+
+void report_missing_callers(RankSnapshot& rank, std::size_t threads) {
+  rank.problems.push_back(
+      {fmt::format("the core does not hold the stack{} of {} thread{} to the end: callers are missing", plural(threads),
+                   threads, plural(threads)),
+       "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, "
+       "and take it again",
+       ProblemCode::kIncomplete});
+  worsen(rank, Status::kPartial);
+}
+
+void report_frame_limit(RankSnapshot& rank, std::size_t frames) {
+  rank.problems.push_back(
+      {fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", frames),
+       std::nullopt, ProblemCode::kLimit});
+  worsen(rank, Status::kPartial);
+}
+
+}  // namespace
+
 void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline, std::size_t most_frames) {
   if (!rank.target) return;
   const target::LimitedTarget target(*rank.target, deadline);
-  const auto first = choice == UnwinderChoice::kLibdwfl ? unwind::make_libdwfl_unwinder(target)
-                                                        : unwind::make_libunwind_unwinder(target);
+  Unwinders unwinders(target, choice);
   std::size_t frames = 0, unwound = 0, not_held = 0;
   CoreStacks core_stacks(target);
-  // Created for the first thread that needs it, because reporting every module to libdwfl is expensive.
-  std::unique_ptr<unwind::Unwinder> second;
   for (const target::ThreadInfo& thread : rank.target->threads()) {
     if (!thread.registers) {
       rank.stacks.push_back({.end = StackEnd::kMemoryUnavailable});
@@ -204,15 +252,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       rank.stacks.push_back(noted->second);
       continue;
     }
-    unwind::UnwoundStack stack = first->unwind(*thread.registers);
-    if (choice == UnwinderChoice::kAuto &&
-        (stack.end == StackEnd::kNoUnwindInfo || stack.end == StackEnd::kMemoryUnavailable ||
-         stack.end == StackEnd::kRegistersUnknown)) {
-      if (!second) second = unwind::make_libdwfl_unwinder(target);
-      unwind::UnwoundStack other = second->unwind(*thread.registers);
-      const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;
-      if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
-    }
+    unwind::UnwoundStack stack = unwinders.unwind(*thread.registers);
     // The unwind information was not searched for, as the time was over.
     if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;
     if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() &&
@@ -223,21 +263,8 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
     rank.stacks.push_back(std::move(stack));
   }
   if (target.gave_up()) give_up(rank.snapshot, "unwinding");
-  if (not_held > 0) {
-    rank.snapshot.problems.push_back(
-        {fmt::format("the core does not hold the stack{} of {} thread{} to the end: callers are missing",
-                     plural(not_held), not_held, plural(not_held)),
-         "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, "
-         "and take it again",
-         ProblemCode::kIncomplete});
-    worsen(rank.snapshot, Status::kPartial);
-  }
-  if (frames >= most_frames || unwound >= kMaxUnwoundOfRank) {
-    rank.snapshot.problems.push_back(
-        {fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound),
-         std::nullopt, ProblemCode::kLimit});
-    worsen(rank.snapshot, Status::kPartial);
-  }
+  if (not_held > 0) report_missing_callers(rank.snapshot, not_held);
+  if (frames >= most_frames || unwound >= kMaxUnwoundOfRank) report_frame_limit(rank.snapshot, unwound);
 }
 
 }  // namespace rankstacks::capture

@@ -21,9 +21,9 @@ using Variables = std::map<std::string, std::string>;
 // Live processes. `environment`: the present variables of a process.
 void add_versions(std::vector<RankStacks>& ranks, const std::function<Variables(Pid)>& environment);
 
-// The same for cores: what a core itself tells, for the worker that reads it ...
+// The same for cores: what a core itself contains, for the worker that reads it ...
 void add_environment_of_core(RankStacks& rank, const Variables& environment);
-// ... and what the files of its modules on this machine tell, for all cores at once.
+// ... and what the files of its modules on this machine show, for all cores at once.
 void add_modules_of_cores(std::vector<RankStacks>& ranks);
 
 // The version of the interpreter is known when its threads have been read.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/memory_limit.h"
+#include "cli/option_checks.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::cli {
@@ -59,8 +60,7 @@ CoreHandlerOptions CoreHandlerCommand::take() {
   options_.max_bytes = size_of("--max-bytes", max_bytes_, 1).value_or(0);
   options_.keep.max_bytes = size_of("--keep-bytes", keep_bytes_, 1);
   options_.keep.keep_free = size_of("--keep-free", keep_free_, 0);
-  options_.within =
-      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(within_));
+  options_.within = of_seconds(within_);
   return options_;
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "cli/option_checks.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::cli {
@@ -52,8 +53,7 @@ DumpOptions DumpCommand::take() {
   if (pid_.empty() && options_.core.empty()) throw CLI::RequiredError("dump: one of --pid and --core");
   if (!pid_.empty()) options_.pid = parse_pid(pid_);
   if (!(within_ > 0)) throw CLI::ValidationError("--within", "expected a number of seconds");
-  options_.within =
-      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(within_));
+  options_.within = of_seconds(within_);
   return options_;
 }
 

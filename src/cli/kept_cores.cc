@@ -17,12 +17,13 @@
 
 #include "base/deadline.h"
 #include "base/directory_stream.h"
+#include "base/text.h"
 #include "watch/report_store.h"
 
 namespace rankstacks::cli {
 namespace {
 
-constexpr std::uint64_t kMostKeptFree = std::uint64_t{4} << 30;
+constexpr std::uint64_t kMaxKeptFree = std::uint64_t{4} << 30;
 constexpr std::chrono::seconds kMaxWait{5};  // for the lock, which is held for milliseconds
 // --within is an hour at most; in seconds.
 constexpr time_t kOldTemporary = 2 * 3600;
@@ -32,7 +33,7 @@ constexpr const char* kEndings[] = {".core.zst", ".core", ".full-core"};
 
 // The name of a file without its ending; empty: it is none of the handler's.
 std::string base_of(const std::string& name) {
-  if (name.starts_with('.') || name.find('/') != std::string::npos) return "";
+  if (name.starts_with('.') || contains(name, '/')) return "";
   for (const std::string_view ending : kEndings)
     if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   return "";
@@ -157,7 +158,7 @@ KeptCores::Space KeptCores::space() const {
 
 std::uint64_t KeptCores::missing(std::uint64_t bytes) const {
   const Space now = space();
-  const std::uint64_t wanted = bytes + limits_.keep_free.value_or(std::min(now.total / 20, kMostKeptFree));
+  const std::uint64_t wanted = bytes + limits_.keep_free.value_or(std::min(now.total / 20, kMaxKeptFree));
   return wanted > now.available ? wanted - now.available : 0;
 }
 

@@ -199,6 +199,35 @@ void tell(const Error& error, std::ostream& err) {
   if (log.is_open() && write(log.get(), line.data(), line.size()) < 0) return;
 }
 
+// What is written of one core, and where.
+struct Output {
+  const CoreHandlerOptions& handler;
+  const FileDescriptor& directory;
+  const KeptCores& kept;
+  const std::string& base;  // of the files' names
+  std::ostream& err;
+
+  void add(const std::string& name) const {
+    if (const auto added = kept.add(base, name); !added) tell(added.error(), err);
+  }
+};
+
+// Whether it was written. `owner` is the one of the file, if it is not this process's user.
+bool write_small_core(const Output& output, const std::string& core, const std::optional<FileOwner>& owner) {
+  const std::string name = output.base + (output.handler.plain ? ".core" : ".core.zst");
+  const auto room = output.kept.make_room(output.base, core.size(), KeptCores::Size::kSmall);
+  if (!room) {
+    tell(room.error(), output.err);
+    if (room.error().code == ErrorCode::kLimit) return false;
+  }
+  if (const int why = write_whole_file(output.directory, name, core, owner); why != 0) {
+    tell({.subject = output.handler.directory + "/" + name, .what = "cannot be written", .os_errno = why}, output.err);
+    return false;
+  }
+  output.add(name);
+  return true;
+}
+
 }  // namespace
 
 int run_core_handler(const Options& options, std::ostream& err) {
@@ -236,30 +265,17 @@ int run_core_handler(const Options& options, std::ostream& err) {
   }
   const std::string base = fmt::format("{}-{}-{}", plain_name(handler.host), handler.pid, handler.time);
   const KeptCores kept(directory, handler.directory, handler.keep);
-  const auto add = [&](const std::string& name) {
-    if (const auto added = kept.add(base, name); !added) tell(added.error(), err);
-  };
+  const Output output{handler, directory, kept, base, err};
   bool small = false, full = false;
   const auto core = make_small_core(options, *head, std::move(memory), rights, deadline);
-  if (!core) {
-    tell(core.error(), err);
-  } else {
-    const std::string name = base + (handler.plain ? ".core" : ".core.zst");
-    const auto room = kept.make_room(base, core->size(), KeptCores::Size::kSmall);
-    if (!room) tell(room.error(), err);
-    if (room || room.error().code != ErrorCode::kLimit) {
-      const int why = write_whole_file(directory, name, *core, as_root ? std::optional(owner) : std::nullopt);
-      small = why == 0;
-      if (!small) tell({.subject = handler.directory + "/" + name, .what = "cannot be written", .os_errno = why}, err);
-      else add(name);
-    }
-  }
+  if (core) small = write_small_core(output, *core, as_root ? std::optional(owner) : std::nullopt);
+  else tell(core.error(), err);
   if (handler.full) {
     const auto written =
         FullCore(directory, kept, base, handler.max_bytes).write(*head, STDIN_FILENO, owner, as_root, deadline);
     full = written.has_value();
     if (!full) tell(written.error(), err);
-    else add(base + ".full-core");
+    else output.add(base + ".full-core");
   }
   if (small && (full || !handler.full)) return 0;
   return small || full ? 1 : 2;

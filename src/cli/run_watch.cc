@@ -108,7 +108,7 @@ class Watch {
 
   // Returns the exit status if there is nothing to watch, else -1. The job may be started after the watch.
   int wait_for_ranks() {
-    for (bool told = false;; told = true) {
+    for (bool announced = false;; announced = true) {
       const auto found = find_ranks(options_, limit(kLongestSearch));
       if (found && !found->ranks.empty()) return begin(*found), -1;
       if (found && found->several_jobs) {
@@ -120,7 +120,7 @@ class Watch {
         print_error(err_, "there is no such process", "");
         return 2;
       }
-      if (!told) tell("waits for a job");
+      if (!announced) tell("waits for a job");
       if (!sleep_until(Deadline::after(std::max<Clock::duration>(options_.watch.period, std::chrono::seconds(2)))) ||
           signals_.has_come())
         return 0;
@@ -237,7 +237,7 @@ class Watch {
   }
 
   void tell_no_hang(watch::Seconds stood, watch::Seen seen) {
-    tell(fmt::format("stood still for {:.0f} s; a look finds the job {}", stood.count(),
+    tell(fmt::format("no rank has moved for {:.0f} s; a look finds the job {}", stood.count(),
                      seen == watch::Seen::kHealthy ? "at work" : "undecided"));
   }
 

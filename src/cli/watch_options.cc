@@ -4,25 +4,17 @@
 #include <CLI/CLI.hpp>
 
 #include "base/memory_limit.h"
+#include "cli/option_checks.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::cli {
 namespace {
 
-std::chrono::steady_clock::duration of_seconds(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 CLI::Option* add_seconds(CLI::App* command, const char* name, double& into, const char* text, double least) {
-  const auto number = CLI::Validator(
-      [](std::string& word) {
-        double value = 0;
-        return CLI::detail::lexical_cast(word, value) && value == value
-                   ? std::string()
-                   : fmt::format("expected a number, found {}", report::in_quotes(word));
-      },
-      "");
-  return command->add_option(name, into, text)->type_name("SECONDS")->check(number)->check(CLI::Range(least, 86400.0));
+  return command->add_option(name, into, text)
+      ->type_name("SECONDS")
+      ->check(a_number())
+      ->check(CLI::Range(least, 86400.0));
 }
 
 }  // namespace

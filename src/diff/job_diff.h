@@ -134,11 +134,11 @@ struct DifferenceChange {
 
 // What has become of the job, by the movements of its ranks.
 enum class Outcome {
-  kMoved,        // every rank that can be told
+  kMoved,        // every rank whose movement is known
   kPartlyMoved,  // some have, some have not
   kStood,        // none has
   kStartedAnew,  // the ranks are other processes
-  kUnknown,      // of no rank it can be told
+  kUnknown,      // that of no rank is known
   kUnrelated,    // no process or rank of the one is in the other
 };
 

@@ -52,7 +52,7 @@ std::uint64_t number(std::string_view word, int base = 10) {
 // "7f00-7f10 r-xp 00002000 fe:00 247498    /usr/bin/head"; other lines begin with a capital letter.
 std::optional<Mapping> parse_head(std::string_view line) {
   const std::string_view range = next_word(line);
-  if (range.empty() || range.find('-') == std::string_view::npos || range.back() == ':') return std::nullopt;
+  if (range.empty() || !contains(range, '-') || range.back() == ':') return std::nullopt;
   const std::string_view rights = next_word(line);
   if (rights.size() != 4) return std::nullopt;
   Mapping mapping;
@@ -216,7 +216,7 @@ class CoreSizeCheck {
     if (!pattern_.text.starts_with('/')) {
       const std::string cwd = system_.read_link(process_ + "/cwd").value_or("");
       look_at(process_ + "/cwd/" + above, above.empty() ? cwd : cwd + "/" + above);
-    } else if (above.find('%') == std::string::npos) {
+    } else if (!contains(above, '%')) {
       look_at(process_ + "/root" + above + "/", above.empty() ? "/" : above);
     }
     if (core_.free_bytes && *core_.free_bytes < core_.data)
@@ -294,9 +294,9 @@ class CoreSizeCheck {
     look_at(destination_.root + handler.directory, handler.directory);
     core_.fate = Fate::kSmall;
     core_.room = 0;
-    constexpr std::uint64_t kMostOfSmallCore = 256 << 20;  // docs/cores.md
+    constexpr std::uint64_t kMaxSmallCore = 256 << 20;  // docs/cores.md
     if (!handler.full) {
-      if (core_.free_bytes && *core_.free_bytes < kMostOfSmallCore)
+      if (core_.free_bytes && *core_.free_bytes < kMaxSmallCore)
         return said(note("core-size", kArea,
                          fmt::format("a small core of it would be kept; in {} only {} are free", handler.directory,
                                      size_text(*core_.free_bytes)),
@@ -398,7 +398,7 @@ CoreDestination read_core_destination(const System& system, const CorePattern& p
   if (pattern.kind != CorePattern::Kind::kPipe) return destination;
   if (pattern.program.ends_with("/systemd-coredump")) {
     destination.systemd = read_coredump_settings(system, root);
-  } else if (pattern.text.find(" core-handler ") != std::string::npos) {
+  } else if (contains(pattern.text, " core-handler ")) {
     destination.handler = {.directory = option_in(pattern.text, "--directory"),
                            .full = (pattern.text + ' ').find(" --full ") != std::string::npos,
                            .max_bytes = parse_size(option_in(pattern.text, "--max-bytes")).value_or(0),

@@ -45,7 +45,7 @@ struct CoreDestination {
 };
 CoreDestination read_core_destination(const System& system, const CorePattern& pattern, const std::string& root);
 
-// The core of this process: std::nullopt if its size cannot be told.
+// The core of this process: std::nullopt if its size cannot be determined.
 std::optional<CoreSize> read_core_size(const System& system, Pid pid);
 
 Finding check_core_size(const System& system, const CorePattern& pattern, const CoreDestination& destination, Pid pid,

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/text.h"
 #include "doctor/core_size.h"
 #include "doctor/refusal.h"
 #include "report/shell_quoted.h"
@@ -57,7 +58,7 @@ Finding check_file(const System& system, const Self& self, const CorePattern& pa
     return problem("core-pattern", kArea, "kernel.core_pattern is /dev/null: cores are thrown away",
                    {sysctl(self, "kernel.core_pattern=core.%p")});
   const std::string directory = slash == 0 ? "/" : pattern.text.substr(0, slash);
-  if (directory.find('%') == std::string::npos && directory.starts_with('/') && !system.exists(directory)) {
+  if (!contains(directory, '%') && directory.starts_with('/') && !system.exists(directory)) {
     return problem("core-pattern", kArea,
                    fmt::format("cores are to be files named {}, and the directory is not there{}", pattern.text,
                                self.container.any() ? " in this container" : ""),
@@ -115,8 +116,7 @@ std::vector<Finding> check_core_pattern(const System& system, const Self& self, 
     case CorePattern::Kind::kFile: break;
   }
   findings.push_back(check_file(system, self, pattern));
-  const bool numbered = pattern.text.find("%p") != std::string::npos || pattern.text.find("%P") != std::string::npos ||
-                        pattern.text.find("%i") != std::string::npos ||
+  const bool numbered = contains(pattern.text, "%p") || contains(pattern.text, "%P") || contains(pattern.text, "%i") ||
                         first_line(system.read_file("/proc/sys/kernel/core_uses_pid")) == "1";
   if (!numbered && findings.back().severity != Severity::kProblem) {
     findings.push_back(note("core-names", kArea,

@@ -16,7 +16,7 @@ constexpr int kFirstWithLargeCores = 251;
 constexpr std::uint64_t kOldSize = 2 * kGiga, kSize = 32 * kGiga;
 constexpr std::uint64_t kJournalSize = 767 * kMega;  // JOURNAL_SIZE_MAX: the journal takes no larger entry
 // coredump-vacuum.c: a tenth and three twentieths of the file system, and never more than this.
-constexpr std::uint64_t kMostShare = 4 * kGiga, kLeastUse = kMega;
+constexpr std::uint64_t kMaxShare = 4 * kGiga, kLeastUse = kMega;
 // Before, the main file was /etc/systemd/coredump.conf alone.
 constexpr int kFirstWithMainFileElsewhere = 256;
 
@@ -101,7 +101,7 @@ std::optional<std::uint64_t> parse_coredump_size(std::string_view text) {
   text = trimmed(text);
   if (text.empty()) return std::nullopt;
   constexpr std::string_view kSuffixes = "BKMGTPE";
-  constexpr double kMost = 18446744073709549568.0;  // the largest double below 2^64
+  constexpr double kMaxBytes = 18446744073709549568.0;  // the largest double below 2^64
   double sum = 0;
   std::size_t above = kSuffixes.size();  // each part has a smaller suffix than the one before
   while (!text.empty()) {
@@ -121,7 +121,7 @@ std::optional<std::uint64_t> parse_coredump_size(std::string_view text) {
     if (suffix >= above) return std::nullopt;
     above = suffix;
     sum += number * static_cast<double>(std::uint64_t{1} << (10 * suffix));
-    if (sum > kMost) return std::nullopt;
+    if (sum > kMaxBytes) return std::nullopt;
     text = trimmed(text);
   }
   return static_cast<std::uint64_t>(sum);
@@ -149,11 +149,11 @@ std::string CoredumpSettings::kept_by() const {
 }
 
 std::uint64_t CoredumpSettings::max_use_of(std::uint64_t file_system) const {
-  return max_use.value_or(std::clamp(file_system / 10, kLeastUse, kMostShare));
+  return max_use.value_or(std::clamp(file_system / 10, kLeastUse, kMaxShare));
 }
 
 std::uint64_t CoredumpSettings::keep_free_of(std::uint64_t file_system) const {
-  return keep_free.value_or(std::min(file_system / 20 * 3, kMostShare));
+  return keep_free.value_or(std::min(file_system / 20 * 3, kMaxShare));
 }
 
 CoredumpSettings read_coredump_settings(const System& system, const std::string& root) {

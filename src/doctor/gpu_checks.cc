@@ -60,7 +60,7 @@ std::string driver_version(const System& system) {
   for (std::size_t at = 0; at < line.size();) {
     const std::size_t end = std::min(line.find(' ', at), line.size());
     const std::string word = line.substr(at, end - at);
-    if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos) return word;
+    if (contains(word, '.') && word.find_first_not_of("0123456789.") == std::string::npos) return word;
     at = end + 1;
   }
   return "";
@@ -214,10 +214,9 @@ Finding check_core_settings(const std::map<std::string, std::string>& environmen
                      kSmallCore)});
   }
   const std::string file = value("CUDA_COREDUMP_FILE"), flags = value("CUDA_COREDUMP_GENERATION_FLAGS");
-  const bool small =
-      flags.find("skip_global_memory") != std::string::npos || is_on(environment, "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
+  const bool small = contains(flags, "skip_global_memory") || is_on(environment, "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
   std::vector<std::string> remarks, mends;
-  if (!file.empty() && file.find("%p") == std::string::npos) {
+  if (!file.empty() && !contains(file, "%p")) {
     remarks.push_back("the name has no %p: ranks in one directory write over each other's");
     mends.push_back("CUDA_COREDUMP_FILE=" + report::shell_quoted(file + ".%h.%p"));
   }
@@ -253,7 +252,7 @@ std::vector<Finding> check_gpus(const System& system, const Self& self, const gp
 std::vector<Finding> check_gpu_of(const System& system, const gpu::NvmlAnswer& nvml, Pid pid, const TargetFacts& facts,
                                   const std::vector<std::string>& threads) {
   const auto library = std::find_if(facts.files.begin(), facts.files.end(),
-                                    [](const FileFacts& f) { return f.path.find("/libcuda.so") != std::string::npos; });
+                                    [](const FileFacts& f) { return contains(f.path, "/libcuda.so"); });
   if (library == facts.files.end()) return {};
   std::vector<Finding> findings;
   const bool running = std::find(threads.begin(), threads.end(), "cuda-EvtHandlr") != threads.end();

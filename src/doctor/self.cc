@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/text.h"
 #include "report/shell_quoted.h"
 
 namespace rankstacks::doctor {
@@ -27,7 +28,7 @@ ContainerMarks find_container(const System& system) {
         {"containerd-", &ContainerMarks::other},   {"crio-", &ContainerMarks::kubernetes},
         {"/lxc", &ContainerMarks::other}};
     for (const auto& [name, kind] : names) {
-      if (groups->find(name) == std::string::npos) continue;
+      if (!contains(*groups, name)) continue;
       mark(c.*kind, fmt::format("{} in /proc/self/cgroup", name));
       break;
     }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/text.h"
+
 #include "doctor/machine_checks.h"
 
 namespace rankstacks::doctor {
@@ -57,7 +59,7 @@ std::string hidepid_option(const System& system) {
     const std::size_t end = std::min(text->find('\n', at), text->size());
     const std::string line = text->substr(at, end - at);
     at = end + 1;
-    if (line.find(" /proc ") == std::string::npos || line.find(" - proc ") == std::string::npos) continue;
+    if (!contains(line, " /proc ") || !contains(line, " - proc ")) continue;
     value.clear();
     const std::size_t option = line.find("hidepid=", line.find(" - proc "));
     if (option != std::string::npos) value = line.substr(option + 8, line.find_first_of(", ", option) - option - 8);

@@ -10,6 +10,7 @@
 //                     Stack trace of thread 4711:
 //                     #0  0x00007f8d8c1a9e3c pthread_kill (libc.so.6 + 0x8ae3c)
 //                     #1  0x00007f8d8c15afb2 n/a (libfoo.so + 0x3bfb2)
+#include "base/text.h"
 #include "dumps/native_frame.h"
 #include "dumps/readers.h"
 
@@ -24,7 +25,7 @@ bool begin_process(std::string_view line, Draft& draft) {
     return pid.has_value();
   }
   const std::size_t at = line.find("Process ");
-  if (at == std::string_view::npos || line.find("dumped core") == std::string_view::npos) return false;
+  if (at == std::string_view::npos || !contains(line, "dumped core")) return false;
   const auto pid = Cursor(line.substr(at + 8)).number<Pid>();
   if (pid && (!draft.has_process() || draft.process().pid != *pid)) draft.begin_process(*pid);
   return pid.has_value();

@@ -5,6 +5,7 @@
 //     #0  0x00007f044cda6545     poll - /usr/lib/x86_64-linux-gnu/libc.so.6      -v pads, -m adds the module
 //         ../sysdeps/unix/sysv/linux/poll.c:29:10                                -s
 //     #1  0x00000000005d64b4 - 1 PyObject_Call - /usr/bin/python3.11             -v: 1 if it is a return address
+#include "base/text.h"
 #include "dumps/native_frame.h"
 #include "dumps/readers.h"
 
@@ -75,7 +76,7 @@ bool add_source(std::string_view line, Draft& draft) {
 bool is_build_id(std::string_view line) { return line.starts_with("    ") && trimmed(line).starts_with('['); }
 
 bool ends_stack(std::string_view line, Draft& draft) {
-  if (line.find("dwfl_thread_getframes") == std::string_view::npos || draft.thread() == nullptr) return false;
+  if (!contains(line, "dwfl_thread_getframes") || draft.thread() == nullptr) return false;
   draft.thread()->stack_end = StackEnd::kNoUnwindInfo;
   return true;
 }

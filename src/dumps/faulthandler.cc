@@ -11,6 +11,7 @@
 //       File "/x/train.py", line 30 in <module>
 #include <unordered_set>
 
+#include "base/text.h"
 #include "dumps/cursor.h"
 #include "dumps/readers.h"
 
@@ -38,7 +39,7 @@ class Reader {
   bool begin_thread(std::string_view line) {
     if (!line.ends_with(kCallOrder)) return false;
     Cursor cursor(line);
-    const bool stack_of_c = line.find("C stack trace") != std::string_view::npos;
+    const bool stack_of_c = contains(line, "C stack trace");
     const bool one_only = cursor.take("Stack ");
     const bool thread = !stack_of_c && (cursor.take("Current thread ") || cursor.take("Thread "));
     if (!one_only && !thread) return stack_of_c;

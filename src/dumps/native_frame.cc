@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include "base/text.h"
+
 namespace rankstacks::dumps {
 namespace {
 
@@ -84,8 +86,8 @@ bool begins_with_one_of(std::string_view text, const std::array<std::string_view
 }
 
 bool is_of_libc(std::string_view function) {
-  if (function.find("@GLIBC") != std::string_view::npos) return true;
-  if (function.find("::") != std::string_view::npos) return false;
+  if (contains(function, "@GLIBC")) return true;
+  if (contains(function, "::")) return false;
   function = function.substr(0, function.find_first_of("@("));
   function.remove_prefix(std::min(function.find_first_not_of('_'), function.size()));
   for (const std::string_view inner : {"GI_", "libc_", "new_"})

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/result.h"
 #include "gpu/machine.h"
-#include "target/file_descriptor.h"
 
 namespace rankstacks::gpu {
 

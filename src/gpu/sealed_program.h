@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks::gpu {
 

@@ -25,11 +25,11 @@
 #include <optional>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/types.h"
 #include "gpu/attach_point.h"
 #include "gpu/machine.h"
 #include "gpu/session_phase.h"
-#include "target/file_descriptor.h"
 #include "target/target_rights.h"
 
 namespace rankstacks::gpu {

@@ -23,11 +23,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "gpu/attach_point.h"
 #include "gpu/session_answer.h"
 #include "gpu/session_client.h"
 #include "gpu/session_requests.h"
-#include "target/file_descriptor.h"
 #include "target/proc.h"
 #include "target/process_id.h"
 

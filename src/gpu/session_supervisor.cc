@@ -13,12 +13,12 @@
 #include <cstring>
 #include <memory>
 
+#include "base/file_descriptor.h"
 #include "base/unattended.h"
 #include "gpu/attach_point.h"
 #include "gpu/sealed_program.h"
 #include "gpu/session.h"
 #include "gpu/session_helper.h"
-#include "target/file_descriptor.h"
 
 namespace rankstacks::gpu {
 namespace {

@@ -1,5 +1,7 @@
 #include "known/collective_kernels.h"
 
+#include "base/text.h"
+
 namespace rankstacks::known {
 namespace {
 
@@ -37,7 +39,7 @@ std::span<const CollectiveKernel> collective_kernels() { return kKernels; }
 
 std::optional<Collective> operation_of_kernel(std::string_view name) {
   for (const CollectiveKernel& kernel : kKernels)
-    if (name.find(kernel.part) != std::string_view::npos) return kernel.operation;
+    if (contains(name, kernel.part)) return kernel.operation;
   return std::nullopt;
 }
 

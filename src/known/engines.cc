@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/text.h"
+
 namespace rankstacks::known {
 namespace {
 
@@ -117,7 +119,7 @@ std::span<const RefusalRule> refusal_rules() { return kRefusals; }
 
 const RefusalRule* refusal_in(std::string_view line) {
   for (const RefusalRule& rule : kRefusals)
-    if (line.find(rule.text) != std::string_view::npos) return &rule;
+    if (contains(line, rule.text)) return &rule;
   return nullptr;
 }
 

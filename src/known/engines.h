@@ -21,7 +21,7 @@ struct EngineRule {
   std::string_view name;     // of reports: "ssh"
   std::string_view command;  // the first word of its calls
   Calls calls;
-  // Whether it gives its standard input to every node, and what it is told if there is none to give.
+  // Whether it gives its standard input to every node, and the option that it gets if there is none to give.
   bool gives_input;
   std::string_view without_input;
   // It hands the words to a shell on the node, joined by blanks, instead of executing them.

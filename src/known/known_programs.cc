@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/text.h"
+
 namespace rankstacks::known {
 namespace {
 
@@ -87,8 +89,7 @@ void install_added_programs(AddedPrograms added) { installed() = Installed(std::
 
 bool is_library_file(std::string_view file) {
   for (const FileRule& rule : known_programs().files)
-    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos)
-      return rule.library;
+    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : contains(file, rule.file)) return rule.library;
   return file.starts_with('<') || is_of_standard_library(file);
 }
 

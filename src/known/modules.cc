@@ -1,5 +1,6 @@
 #include "known/modules.h"
 
+#include "base/text.h"
 #include "known/known_programs.h"
 
 namespace rankstacks::known {
@@ -43,6 +44,6 @@ std::optional<ModuleKind> module_kind(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_sqlite(std::string_view name) { return name.find("sqlite") != std::string_view::npos; }
+bool is_sqlite(std::string_view name) { return contains(name, "sqlite"); }
 
 }  // namespace rankstacks::known

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/text.h"
 #include "known/known_programs.h"
 
 namespace rankstacks::known {
@@ -115,7 +116,7 @@ constexpr PlaceRule kRules[] = {
 // clang-format on
 
 bool is_of_file(const PlaceRule& rule, std::string_view file) {
-  return rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos;
+  return rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : contains(file, rule.file);
 }
 
 }  // namespace

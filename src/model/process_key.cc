@@ -17,7 +17,7 @@ ProcessKey key_of(const std::string& host, const std::optional<PidSpace>& space,
 
 NamespacedPid number_of(const RankSnapshot& process) { return {process.pid_space->pid_namespace, process.pid}; }
 
-// What is told of a process apart from its host and pid: a namespace, the boot, both.
+// What is known of a process besides its host and pid: a namespace, the boot, both.
 std::uint64_t namespace_of(const RankSnapshot& process) {
   return process.own_pid ? process.own_pid->pid_namespace : process.pid_space->pid_namespace;
 }

@@ -30,7 +30,7 @@ bool same_pids(const RankSnapshot& a, const RankSnapshot& b);
 bool is_parent(const RankSnapshot& rank, const RankSnapshot& child);
 
 // Whether two snapshots, of two captures perhaps, are of one process; also if one was taken from inside of a container
-// and the other from outside. std::nullopt: at least one does not state its pid space, so it cannot be told.
+// and the other from outside. std::nullopt: that is not known, as at least one does not state its pid space.
 std::optional<bool> same_process(const RankSnapshot& a, const RankSnapshot& b);
 
 // Gives processes that have the same host and pid, and are known to be several, names that differ

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/file_descriptor.h"
+#include "base/text.h"
 #include "nccl/local_addresses.h"
 #include "nccl/ras_answer.h"
 
@@ -228,7 +229,7 @@ std::optional<RasAddress> parse_ras_address(std::string_view text) {
   if (host.starts_with('[')) {
     if (!host.ends_with(']')) return std::nullopt;
     host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string_view::npos) {
+  } else if (contains(host, ':')) {
     return std::nullopt;
   }
   const std::string_view digits = text.substr(colon + 1);

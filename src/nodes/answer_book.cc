@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "known/engines.h"
 
 namespace rankstacks::nodes {
@@ -145,7 +146,7 @@ void AnswerBook::take_line(const std::vector<std::size_t>& asked, system_clock::
     return;
   }
   // A line of this run that is damaged is no message. What a node prints when somebody logs in is one on stdout only.
-  if (is_error && text.find(kAnswerWord) == std::string_view::npos && !trimmed(text).empty()) take_refusal(asked, text);
+  if (is_error && !contains(text, kAnswerWord) && !trimmed(text).empty()) take_refusal(asked, text);
 }
 
 bool AnswerBook::is_answered(std::size_t page) const {

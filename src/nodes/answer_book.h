@@ -1,4 +1,4 @@
-// What is known of each node while it is asked: lines of answers and of refusals, told apart and assigned to nodes.
+// What is known of each node while it is asked: lines of answers and of refusals, distinguished and assigned to nodes.
 #pragma once
 
 #include <chrono>

@@ -74,7 +74,7 @@ void end_orphans() {
   }
 }
 
-// The first process of the group: waits for the command, and if it is told to end, or the tool has died in whatever
+// The first process of the group: waits for the command, and if it is asked to end, or the tool has died in whatever
 // way, ends all of the group. Engines such as clush leave the ssh that they have started behind when they are killed.
 [[noreturn]] void guard(pid_t command, pid_t tool, const sigset_t& awaited) {
   close_everything();

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "nodes/host_list.h"
 
 namespace rankstacks::nodes {
@@ -119,7 +120,7 @@ Result<std::vector<SlurmStep>> parse_squeue(std::string_view text, const std::st
     auto hosts = parse_host_list(fields[3]);
     if (!hosts) return fail(hosts.error());
     // "12_3" is a task of the array 12; "12+1" a component of the heterogeneous job 12.
-    if (fields[0].find('_') != std::string_view::npos) tasks.emplace(fields[0]);
+    if (contains(fields[0], '_')) tasks.emplace(fields[0]);
     steps.push_back({std::string(fields[1]), std::move(*hosts)});
   }
   const std::string subject = "Slurm's job " + job;

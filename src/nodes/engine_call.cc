@@ -82,7 +82,7 @@ std::vector<std::string> engine_call(const EngineSettings& settings, const std::
   const known::EngineRule& rule = known::rule_of(settings.engine);
   std::vector<std::string> call = {std::string(rule.command)};
   std::string_view arguments = rule.arguments;
-  // What it is told about its input stands where options do: flux has a word of its own before them.
+  // The option about its input belongs to the other options: flux has a word of its own before them.
   const std::size_t options = arguments.find("{options}");
   add_words(call, arguments.substr(0, options), settings, hosts);
   if (!with_input) add_words(call, rule.without_input, settings, hosts);

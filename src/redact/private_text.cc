@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "redact/secret_shapes.h"
 
 namespace rankstacks::redact {
@@ -35,7 +36,7 @@ std::string_view run_of(std::string_view text, bool (*of)(char)) {
 // "node17.cluster.example.com": a name of the DNS, by its last label. Names of modules and files end otherwise.
 bool is_domain(std::string_view name) {
   const std::size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos || dot == 0 || name.find("..") != std::string_view::npos) return false;
+  if (dot == std::string_view::npos || dot == 0 || contains(name, "..")) return false;
   const std::string_view last = name.substr(dot + 1);
   if (is_one_of(last, {"com", "net", "org", "edu", "gov", "internal", "local", "localdomain", "lan", "intra", "corp",
                        "cloud", "example", "invalid", "svc"}))
@@ -146,7 +147,7 @@ class PrivateScan {
     const std::size_t length = local.size() + 1 + host.size();
     const bool version_of_symbol = kind_ == Text::kName && host.starts_with("GLIBC");  // memcpy@GLIBC_2.14
     if (version_of_symbol) return false;
-    if (host.find('.') != std::string_view::npos && !parses_as(AF_INET, host))
+    if (contains(host, '.') && !parses_as(AF_INET, host))
       return replace(length, of_.names_.of("email", text_.substr(at_, length)));
     if (kind_ == Text::kName) return false;
     of_.know_user(local);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace rankstacks::redact {
 namespace {
 
@@ -135,7 +137,7 @@ std::size_t private_key(std::string_view text) {
   const std::size_t label_end = text.find("-----", 11);
   constexpr std::size_t kLongestLabel = 64;
   const std::string_view label = text.substr(11, std::min(label_end, 11 + kLongestLabel) - 11);
-  if (label.find("PRIVATE KEY") == std::string_view::npos) return 0;
+  if (!contains(label, "PRIVATE KEY")) return 0;
   const std::size_t end = text.find("-----END ");
   if (end == std::string_view::npos) return text.size();
   const std::size_t after = text.find("-----", end + 9);

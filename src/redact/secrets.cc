@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "redact/secret_shapes.h"
 
 namespace rankstacks::redact {
@@ -240,7 +241,7 @@ class Scanner {
       const std::string_view run = text_.substr(at_, end - at_);
       const std::string_view base64 = run.substr(0, run.find('='));
       const bool path = run.starts_with('/') || (at_ > 0 && text_[at_ - 1] == '/');
-      const bool slashes = base64.find('/') != std::string_view::npos;
+      const bool slashes = contains(base64, '/');
       if (!path && (!slashes || base64.size() == kAwsSecretKey) && looks_random(base64, false)) {
         while (end < text_.size() && end - at_ >= kLooked && is_of_token(text_[end])) ++end;
         const bool cut = run.size() >= kLooked && base64.size() == run.size();
@@ -276,7 +277,7 @@ std::string_view base_of(std::string_view path) { return path.substr(path.rfind(
 bool is_secret_option(std::string_view program, std::string_view word, std::string_view value) {
   if (is_one_of(program, {"sshpass"})) return word == "-p";
   if (is_one_of(program, {"curl", "wget", "http", "https"}))
-    return is_one_of(word, {"-u", "--user", "-U", "--proxy-user"}) && value.find(':') != std::string_view::npos;
+    return is_one_of(word, {"-u", "--user", "-U", "--proxy-user"}) && contains(value, ':');
   if (is_one_of(program, {"docker", "podman", "helm", "skopeo"})) return word == "-p" && value.find(':') == value.npos;
   return false;
 }
@@ -292,7 +293,7 @@ bool names_a_secret(std::string_view name, std::string_view value) {
   for (const std::string_view part : {"password", "passwd", "passphrase", "apikey", "secretkey", "accesskey",
                                       "privatekey", "accountkey", "signingkey", "encryptionkey", "masterkey",
                                       "licensekey", "clientsecret", "connectionstring", "credential", "sessionkey"})
-    if (whole.find(part) != std::string::npos) return !is_one_of(value, {"", "true", "false", "True", "False", "None"});
+    if (contains(whole, part)) return !is_one_of(value, {"", "true", "false", "True", "False", "None"});
   const std::string& last = words.back();
   if (is_one_of(last, {"secret", "pwd", "psw", "pw", "sas", "sig", "signature", "cookie", "authtoken"}) ||
       last.ends_with("secret") || last.ends_with("pwd"))

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "report/json_environment.h"
 #include "report/json_error.h"
 #include "report/json_flight_record.h"
@@ -249,8 +250,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
 // Reports of earlier builds have no codes. The only code that the analysis depends on is recognised by the words that
 // those builds used.
 ProblemCode code_by_words(const std::string& message) {
-  const bool ended =
-      message.find("a zombie") != std::string::npos || message.find("no such process") != std::string::npos;
+  const bool ended = contains(message, "a zombie") || contains(message, "no such process");
   return ended ? ProblemCode::kEnded : ProblemCode::kOther;
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "report/markdown_text.h"
 
 namespace rankstacks::report {
@@ -86,7 +87,7 @@ std::string markdown_sections(const std::vector<MarkdownSection>& sections, std:
   return text + fmt::format(
                     "*Left out to keep the report short: the last lines of {} section{}, and {} section{} as a "
                     "whole. `--max-bytes`, or `--format json`, shows them.*\n",
-                    cut, cut == 1 ? "" : "s", gone, gone == 1 ? "" : "s");
+                    cut, plural(cut), gone, plural(gone));
 }
 
 }  // namespace rankstacks::report

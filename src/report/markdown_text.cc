@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::report {
@@ -14,9 +15,8 @@ bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
 // "16.7" milliseconds, version "2.28.9": dots between digits mean nothing.
 bool is_decimal(std::string_view word) {
   constexpr std::size_t kLongest = 16;
-  return word.size() <= kLongest && word.find('.') != std::string_view::npos && is_digit(word.front()) &&
-         is_digit(word.back()) && word.find("..") == std::string_view::npos &&
-         std::all_of(word.begin(), word.end(), [](char c) { return is_digit(c) || c == '.'; });
+  return word.size() <= kLongest && contains(word, '.') && is_digit(word.front()) && is_digit(word.back()) &&
+         !contains(word, "..") && std::all_of(word.begin(), word.end(), [](char c) { return is_digit(c) || c == '.'; });
 }
 
 // Letters, digits, hyphens, commas and apostrophes mean nothing inside of a word, with two exceptions: "GH-1" is an

@@ -86,16 +86,8 @@ class SeenProcesses {
   std::map<std::pair<std::string, NamespacedPid>, std::vector<std::size_t>> by_number_;
 };
 
-}  // namespace
-
-JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
-  if (snapshots.empty()) return {};
-  if (snapshots.size() == 1) {
-    name_apart(snapshots.front());
-    return std::move(snapshots.front());
-  }
-
-  JobSnapshot job;
+// When the first of them was captured becomes the time of all; returns it, if it is known.
+std::optional<double> merge_times(JobSnapshot& job, const std::vector<JobSnapshot>& snapshots) {
   std::optional<double> earliest;
   for (const JobSnapshot& one : snapshots) {
     const auto at = captured_at_ms(one.captured_at);
@@ -106,8 +98,24 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
     if (one.elapsed_ms) job.elapsed_ms = std::max(job.elapsed_ms.value_or(0), *one.elapsed_ms);
   }
   if (!earliest) job.captured_at = snapshots.front().captured_at;
-  job.tool_version = snapshots.front().tool_version;
+  return earliest;
+}
 
+// A rank that one report lacks may be in another.
+void merge_unseen(JobSnapshot& job, std::vector<JobSnapshot>& snapshots, const std::vector<RankSnapshot>& ranks) {
+  for (JobSnapshot& one : snapshots)
+    for (UnseenRank& unseen : one.not_looked_at) {
+      const bool looked_at = std::any_of(ranks.begin(), ranks.end(), [&](const RankSnapshot& rank) {
+        return process_key(rank) == process_key(unseen);
+      });
+      if (!looked_at &&
+          std::find(job.not_looked_at.begin(), job.not_looked_at.end(), unseen) == job.not_looked_at.end())
+        job.not_looked_at.push_back(std::move(unseen));
+    }
+}
+
+std::vector<RankSnapshot> merge_ranks(JobSnapshot& job, std::vector<JobSnapshot>& snapshots,
+                                      std::optional<double> earliest) {
   std::vector<RankSnapshot> ranks;
   SeenProcesses seen;
   for (JobSnapshot& one : snapshots) {
@@ -128,16 +136,23 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
       ranks.push_back(std::move(rank));
     }
   }
-  // A rank that one report lacks may be in another.
-  for (JobSnapshot& one : snapshots)
-    for (UnseenRank& unseen : one.not_looked_at) {
-      const bool looked_at = std::any_of(ranks.begin(), ranks.end(), [&](const RankSnapshot& rank) {
-        return process_key(rank) == process_key(unseen);
-      });
-      if (!looked_at &&
-          std::find(job.not_looked_at.begin(), job.not_looked_at.end(), unseen) == job.not_looked_at.end())
-        job.not_looked_at.push_back(std::move(unseen));
-    }
+  return ranks;
+}
+
+}  // namespace
+
+JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
+  if (snapshots.empty()) return {};
+  if (snapshots.size() == 1) {
+    name_apart(snapshots.front());
+    return std::move(snapshots.front());
+  }
+
+  JobSnapshot job;
+  const std::optional<double> earliest = merge_times(job, snapshots);
+  job.tool_version = snapshots.front().tool_version;
+  std::vector<RankSnapshot> ranks = merge_ranks(job, snapshots, earliest);
+  merge_unseen(job, snapshots, ranks);
   for (JobSnapshot& one : snapshots) {
     for (NodeSnapshot& node : one.nodes) job.nodes.push_back(std::move(node));
     for (KernelKill& kill : one.kernel_log)

@@ -84,7 +84,7 @@ class Secrets {
   }
 
   void add(std::string_view secret) {
-    if (secret.size() < kShortestSecret || all_.size() == kMostSecrets) return;
+    if (secret.size() < kShortestSecret || all_.size() == kMaxSecrets) return;
     all_.push_back(secret);
     look_for({secret, {}});
     const std::size_t end = std::min(secret.size(), kLongestInRegisters);
@@ -93,8 +93,8 @@ class Secrets {
 
   // The allocator writes up to four words to the beginning of memory that is freed: of a secret there the rest stays.
   void add_tail(std::string_view secret) {
-    constexpr std::size_t kMostOverwritten = 4 * sizeof(void*), kShortestTail = 16;
-    const std::size_t cut = std::min(secret.size() / 2, kMostOverwritten);
+    constexpr std::size_t kMaxOverwritten = 4 * sizeof(void*), kShortestTail = 16;
+    const std::size_t cut = std::min(secret.size() / 2, kMaxOverwritten);
     if (secret.size() - cut >= kShortestTail) look_for({secret.substr(cut), secret.substr(0, cut)});
   }
 

@@ -15,7 +15,7 @@ namespace rankstacks::small_core {
 
 // A shorter value is not looked for: its bytes are anywhere by chance.
 inline constexpr std::size_t kShortestSecret = 6;
-inline constexpr std::size_t kMostSecrets = 4096;  // the longest ones: a program may make as many as it likes
+inline constexpr std::size_t kMaxSecrets = 4096;  // the longest ones: a program may make as many as it likes
 
 void overwrite_secrets(KeptProcess& process, const std::vector<std::string>& secrets);
 

@@ -30,12 +30,12 @@ bool is_below_linked(const std::string& path) {
 
 // "/opt/env/lib/libx.so": itself, "/env/lib/libx.so", "/lib/libx.so", "/libx.so".
 std::vector<std::string> ends_of(const std::string& path) {
-  constexpr std::size_t kMost = 32;
+  constexpr std::size_t kMaxEnds = 32;
   std::vector<std::string> ends;
   // The path is the core's, and must not lead out of the directory that it is appended to.
   const bool leads_out = (path + "/").find("/../") != std::string::npos;
   if (is_below_linked(path) && !leads_out) ends.push_back("/usr" + path);
-  for (std::size_t at = path.find('/'); at != std::string::npos && !leads_out && ends.size() < kMost;
+  for (std::size_t at = path.find('/'); at != std::string::npos && !leads_out && ends.size() < kMaxEnds;
        at = path.find('/', at + 1))
     ends.push_back(path.substr(at));
   const std::string last = "/" + base_name(path);

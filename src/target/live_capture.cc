@@ -248,7 +248,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& walk, const CopyLi
   if (const auto now = prepared_process_now(); !now) return fail(now.error());
   read_threads();
   freeze_ = freeze_of(pid_, process_.memory_tid);
-  // What cannot be stopped is read with the proof that it stood still.
+  // What cannot be stopped is read with the proof that no thread of it ran.
   StopChoice possible = choice;
   if (choice.policy == StopPolicy::kAlways && !can_stop_group()) possible.policy = StopPolicy::kAuto;
   // Of a thread that is not stopped, /proc does not tell all registers.

@@ -139,20 +139,20 @@ class LiveTarget final : public Target {
   Result<void> end_capture(const proc::Stat& before, const std::optional<proc::Stat>& after, const Reading& reading);
   void run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest);
   void report_cuts(bool in_time, std::chrono::steady_clock::duration taken);
-  // The same without stopping all threads (live_standing.cc).
-  struct Standing;
+  // The same without stopping all threads (live_still.cc).
+  struct StillRead;
   Result<bool> capture_standing(const std::function<void()>& walk, const CopyLimits& limits, const StopChoice& choice);
-  void read_standing(LeavableThread& reader, Standing& standing);
-  void read_threads_again(const Standing& standing);
-  bool read_once(LeavableThread& reader, Standing& standing, bool may_wait);
-  bool read_stopped(LeavableThread& reader, Standing& standing, std::vector<Tid> wanted);
-  void count_threads(LeavableThread& reader, Standing& standing);
-  void compare(LeavableThread& reader, Standing& standing);
-  std::vector<Tid> threads_to_stop(const Standing& standing) const;
+  void read_still(LeavableThread& reader, StillRead& still);
+  void read_threads_again(const StillRead& still);
+  bool read_once(LeavableThread& reader, StillRead& still, bool may_wait);
+  bool read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted);
+  void count_threads(LeavableThread& reader, StillRead& still);
+  void compare(LeavableThread& reader, StillRead& still);
+  std::vector<Tid> threads_to_stop(const StillRead& still) const;
   void check_pointers(SeenThreads& seen);
-  void place_standing(LeavableThread& reader, const Standing& standing);
-  void grant(StoppedProcess& held, const std::vector<Tid>& tids, Standing& standing);
-  void drop_moved(const Standing& standing);
+  void place_still(LeavableThread& reader, const StillRead& still);
+  void grant(StoppedProcess& held, const std::vector<Tid>& tids, StillRead& still);
+  void drop_moved(const StillRead& still);
   struct Home {
     const Mapping* mapping = nullptr;  // nullptr: unknown
     Address end = 0;

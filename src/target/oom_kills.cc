@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "target/proc.h"
 
 namespace rankstacks::target {
@@ -33,7 +34,7 @@ std::vector<std::string> oom_count_files(std::string_view cgroups) {
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const std::string_view path = line.substr(second + 1);
     // Outside of the tool's own root of groups.
-    if (path.empty() || path.front() != '/' || path.find("/..") != std::string_view::npos) return;
+    if (path.empty() || path.front() != '/' || contains(path, "/..")) return;
     const std::string_view below = path == "/" ? "" : path;
     if (controllers == "memory") files.push_back(fmt::format("{}/memory{}/memory.oom_control", kMount, below));
     if (!controllers.empty()) return;

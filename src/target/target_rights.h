@@ -19,9 +19,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/result.h"
 #include "base/types.h"
-#include "target/file_descriptor.h"
 
 namespace rankstacks::target {
 

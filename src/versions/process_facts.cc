@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "elf/bytes.h"
 #include "known/containers.h"
 #include "target/proc.h"
@@ -224,7 +225,7 @@ std::string container_of(std::string_view cgroups, const RootDirectory* root,
   for (const known::ContainerRule& rule : known::container_rules()) {
     bool holds = false;
     switch (rule.sign) {
-      case known::ContainerSign::kControlGroup: holds = cgroups.find(rule.text) != std::string_view::npos; break;
+      case known::ContainerSign::kControlGroup: holds = contains(cgroups, rule.text); break;
       case known::ContainerSign::kFile: holds = root != nullptr && root->has(std::string(rule.text)); break;
       case known::ContainerSign::kVariable:
         holds = std::find(variables.begin(), variables.end(), rule.text) != variables.end();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
+
 namespace rankstacks::versions {
 namespace {
 
@@ -66,9 +68,9 @@ std::string version_of_file_name(std::string_view base_name, bool one_number) {
   if (ending == std::string_view::npos) return "";
   const std::string_view rest = base_name.substr(ending + 4);
   const bool plain = !rest.empty() && rest.size() <= kLongestVersion && is_digit(rest.front()) &&
-                     is_digit(rest.back()) && rest.find("..") == std::string_view::npos &&
+                     is_digit(rest.back()) && !contains(rest, "..") &&
                      std::all_of(rest.begin(), rest.end(), [](char c) { return is_digit(c) || c == '.'; });
-  if (!plain || (!one_number && rest.find('.') == std::string_view::npos)) return "";
+  if (!plain || (!one_number && !contains(rest, '.'))) return "";
   return std::string(rest);
 }
 
@@ -192,7 +194,7 @@ std::string driver_version(std::string_view text) {
     const std::size_t end = std::min(line.find(' ', at), line.size());
     const std::string_view word = line.substr(at, end - at);
     at = end + 1;
-    if (word.find('.') != std::string_view::npos && word.size() <= kLongestVersion &&
+    if (contains(word, '.') && word.size() <= kLongestVersion &&
         std::all_of(word.begin(), word.end(), [](char c) { return is_digit(c) || c == '.'; }))
       return std::string(word);
   }

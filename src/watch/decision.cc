@@ -5,7 +5,7 @@
 namespace rankstacks::watch {
 namespace {
 
-constexpr std::size_t index_of(Standing standing) { return static_cast<std::size_t>(standing); }
+constexpr std::size_t index_of(Stillness stillness) { return static_cast<std::size_t>(stillness); }
 
 // How long a job stands before anything is known of its rhythm: imports, the start of NCCL.
 constexpr Seconds kBeforeRhythm{60};
@@ -24,14 +24,14 @@ constexpr int kMaxDoublings = 5;
 Decision::Decision(const DecisionSettings& settings) : settings_(settings) {}
 
 Seconds Decision::stood_for() const {
-  return before_ && standing_ != Standing::kMoving ? before_->at - since_[index_of(standing_)] : Seconds(0);
+  return before_ && stillness_ != Stillness::kMoving ? before_->at - since_[index_of(stillness_)] : Seconds(0);
 }
 
-Seconds Decision::time_until_look(Standing standing) const {
+Seconds Decision::time_until_look(Stillness stillness) const {
   const bool known = std::all_of(ranks_.begin(), ranks_.end(), [](const Rhythm& rank) { return rank.is_known(); });
   Seconds least = std::max(2 * settings_.period, kLongerPause * longest_pause_ + settings_.period);
   if (!known) least = std::max({least, kBeforeRhythm, kPeriodsBeforeRhythm * settings_.period});
-  if (standing != Standing::kAll) least = std::max(least, kPartOfTimeout * settings_.timeout);
+  if (stillness != Stillness::kAll) least = std::max(least, kPartOfTimeout * settings_.timeout);
   least *= static_cast<double>(1 << std::min(healthy_looks_, kMaxDoublings));
   return std::min(least, std::max(kMaxPartOfTimeout * settings_.timeout, 2 * settings_.period));
 }
@@ -67,10 +67,10 @@ void Decision::learn(const std::vector<Rates>& rates) {
 // The job goes on by itself: what it did until now was a pause.
 void Decision::go_on() {
   if (!before_) return;
-  const Seconds stood = before_->at - since_[index_of(standing_)];
+  const Seconds stood = before_->at - since_[index_of(stillness_)];
   longest_pause_ = std::min(std::max(longest_pause_, stood), kPartOfTimeout * settings_.timeout);
   hung_since_.reset();
-  told_before_timeout_ = false;
+  announced_timeout_ = false;
   healthy_looks_ = 0;
   looked_at_.reset();
 }
@@ -85,33 +85,33 @@ Action Decision::next(const Reading& reading) {
     for (std::size_t r = 0; r < rates.size(); ++r)
       if (rates[r].alive) activities.push_back(ranks_[r].activity(rates[r]));
   const Action ended = is_first ? Action::kNone : on_ended(rates);
-  const Standing standing = activities.empty() ? Standing::kMoving : standing_of(activities);
-  if (standing < Standing::kPartly && standing_ >= Standing::kPartly) go_on();
-  if (!is_first && standing < Standing::kPartly) learn(rates);
-  // A standing that this period does not reach begins again with it.
+  const Stillness stillness = activities.empty() ? Stillness::kMoving : stillness_of(activities);
+  if (stillness < Stillness::kPartly && stillness_ >= Stillness::kPartly) go_on();
+  if (!is_first && stillness < Stillness::kPartly) learn(rates);
+  // A stillness that this period does not reach begins again with it.
   const Seconds now = reading.at;
   if (is_first) since_.fill(now);
-  for (std::size_t s = index_of(standing) + 1; s < kStandings; ++s) since_[s] = now;
-  if (standing == Standing::kMoving) since_.fill(now);
-  standing_ = standing;
+  for (std::size_t s = index_of(stillness) + 1; s < kStillnessLevels; ++s) since_[s] = now;
+  if (stillness == Stillness::kMoving) since_.fill(now);
+  stillness_ = stillness;
   before_ = reading;
   if (ended != Action::kNone) return ended;
-  if (standing == Standing::kMoving) return Action::kNone;
+  if (stillness == Stillness::kMoving) return Action::kNone;
   const Seconds stood = stood_for();
   if (hung_since_) {
-    if (told_before_timeout_ || now - *hung_since_ < settings_.timeout - margin()) return Action::kNone;
-    told_before_timeout_ = true;
+    if (announced_timeout_ || now - *hung_since_ < settings_.timeout - margin()) return Action::kNone;
+    announced_timeout_ = true;
     return Action::kBeforeTimeout;
   }
   const Seconds since_look = looked_at_ ? now - *looked_at_ : stood;
-  return std::min(stood, since_look) >= time_until_look(standing) ? Action::kLightLook : Action::kNone;
+  return std::min(stood, since_look) >= time_until_look(stillness) ? Action::kLightLook : Action::kNone;
 }
 
 Action Decision::looked(Seen seen) {
   if (!before_) return Action::kNone;
-  const bool stands = seen == Seen::kStands || (seen == Seen::kUndecided && standing_ == Standing::kAll);
+  const bool stands = seen == Seen::kStands || (seen == Seen::kUndecided && stillness_ == Stillness::kAll);
   if (stands) {
-    hung_since_ = since_[index_of(standing_)];
+    hung_since_ = since_[index_of(stillness_)];
     return Action::kFullLooks;
   }
   ++healthy_looks_;

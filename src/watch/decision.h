@@ -1,5 +1,5 @@
-// Decides, from one reading of the counters after the other, when a job is looked at. Knows no process and no clock:
-// what it is given is all that it uses.
+// Decides, from one reading of the counters after the other, when a job is looked at. It knows no process and no clock,
+// and uses only what it is given.
 //
 //     watching ── stands for longer than its rhythm ──> light look ── healthy ──> watching, looks less often
 //        ^                                                  └── it stands ──> full looks, report ──> hung
@@ -44,22 +44,22 @@ class Decision {
 
   // What follows from this reading.
   Action next(const Reading& reading);
-  // A rank has ended, which the kernel tells between two readings.
+  // A rank has ended, which the kernel reports between two readings.
   Action ended(std::size_t rank);
   // What follows from the light look that was asked for: kFullLooks or kNone. Also called if the full looks then show
   // that the job is healthy after all.
   Action looked(Seen seen);
 
   // Something stands: the caller has to know all children of the ranks, whose work is theirs.
-  bool is_suspicious() const { return standing_ >= Standing::kPartly; }
+  bool is_suspicious() const { return stillness_ >= Stillness::kPartly; }
   bool is_hung() const { return hung_since_.has_value(); }
   // For how long it has stood, at the last reading.
   Seconds stood_for() const;
   // How long it may stand as it does now until it is looked at.
-  Seconds time_until_look(Standing standing) const;
+  Seconds time_until_look(Stillness stillness) const;
 
  private:
-  static constexpr std::size_t kStandings = 4;
+  static constexpr std::size_t kStillnessLevels = 4;
 
   Action on_ended(const std::vector<Rates>& rates);
   void learn(const std::vector<Rates>& rates);
@@ -70,15 +70,15 @@ class Decision {
   std::optional<Reading> before_;
   std::vector<Rhythm> ranks_;
   std::vector<bool> ended_;
-  Standing standing_ = Standing::kMoving;
-  // Since when each period was at least that still; of a standing that it is not in, the time of the last reading.
-  std::array<Seconds, kStandings> since_{};
+  Stillness stillness_ = Stillness::kMoving;
+  // Since when each period was at least that still; of a stillness that it is not in, the time of the last reading.
+  std::array<Seconds, kStillnessLevels> since_{};
   // The longest time that the job has stood and then gone on by itself, or was found healthy.
   Seconds longest_pause_{0};
   int healthy_looks_ = 0;              // in a row, without a move in between
   std::optional<Seconds> looked_at_;   // the last light look that did not end in a report
   std::optional<Seconds> hung_since_;  // while it is hung: since when it stands
-  bool told_before_timeout_ = false;
+  bool announced_timeout_ = false;
 };
 
 }  // namespace rankstacks::watch

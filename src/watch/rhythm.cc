@@ -57,14 +57,14 @@ void Rhythm::learn(const Rates& rates) {
   ++learned_;
 }
 
-Standing standing_of(const std::vector<Activity>& ranks) {
+Stillness stillness_of(const std::vector<Activity>& ranks) {
   std::size_t still = 0;
   for (const Activity activity : ranks) {
-    if (activity == Activity::kMoves) return Standing::kMoving;
+    if (activity == Activity::kMoves) return Stillness::kMoving;
     still += activity == Activity::kStands || activity == Activity::kSpins;
   }
-  if (still == ranks.size()) return Standing::kAll;
-  return 2 * still >= ranks.size() ? Standing::kPartly : Standing::kUnclear;
+  if (still == ranks.size()) return Stillness::kAll;
+  return 2 * still >= ranks.size() ? Stillness::kPartly : Stillness::kUnclear;
 }
 
 }  // namespace rankstacks::watch

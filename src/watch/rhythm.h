@@ -20,7 +20,7 @@ enum class Activity {
 };
 
 // How much the ranks of a job stand, as a whole.
-enum class Standing {
+enum class Stillness {
   kMoving,   // some rank moves
   kUnclear,  // none moves; of most, nothing is certain
   kPartly,   // none moves, and half of them or more stand or spin
@@ -48,6 +48,6 @@ class Rhythm {
   std::size_t learned_ = 0;
 };
 
-Standing standing_of(const std::vector<Activity>& ranks);
+Stillness stillness_of(const std::vector<Activity>& ranks);
 
 }  // namespace rankstacks::watch

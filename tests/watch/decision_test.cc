@@ -170,7 +170,7 @@ TEST_CASE("after a hang the job is watched again") {
   CHECK(job.until(Action::kLightLook, kWaits) <= 10);
 }
 
-TEST_CASE("a rank that ends is told once, and the end of all of them") {
+TEST_CASE("a rank that ends is reported once, and the end of all of them") {
   Job job(3);
   job.train();
   job.end(1);
@@ -181,7 +181,7 @@ TEST_CASE("a rank that ends is told once, and the end of all of them") {
   CHECK(job.all(kTrains) == Action::kAllEnded);
 }
 
-TEST_CASE("an end that is known before the next reading is told once") {
+TEST_CASE("an end that is known before the next reading is reported once") {
   Job job(2);
   job.train();
   CHECK(job.decision.ended(1) == Action::kRankEnded);

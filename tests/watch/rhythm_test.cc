@@ -47,10 +47,10 @@ TEST_CASE("the newest periods tell what is usual") {
 
 TEST_CASE("a job moves as long as one of its ranks does") {
   using A = Activity;
-  CHECK(standing_of({A::kStands, A::kMoves}) == Standing::kMoving);
-  CHECK(standing_of({A::kStands, A::kSpins}) == Standing::kAll);
-  CHECK(standing_of({A::kStands, A::kUnclear}) == Standing::kPartly);
-  CHECK(standing_of({A::kUnclear, A::kUnclear, A::kStands}) == Standing::kUnclear);
+  CHECK(stillness_of({A::kStands, A::kMoves}) == Stillness::kMoving);
+  CHECK(stillness_of({A::kStands, A::kSpins}) == Stillness::kAll);
+  CHECK(stillness_of({A::kStands, A::kUnclear}) == Stillness::kPartly);
+  CHECK(stillness_of({A::kUnclear, A::kUnclear, A::kStands}) == Stillness::kUnclear);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ bool has_ended(const ThreadInfo& thread) { return thread.state == 'Z' || thread.
 }  // namespace
 
 // What the reader and the tracer of one capture share; each uses it while the other waits.
-struct LiveTarget::Standing {
+struct LiveTarget::StillRead {
   const std::function<void()>& walk;
   const StopChoice& choice;
   std::chrono::steady_clock::time_point end;
@@ -105,34 +105,34 @@ struct LiveTarget::Standing {
 };
 
 // By the tracer, while the reader waits.
-void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Standing& standing) {
-  if (!held.stop_also(process_.start_ticks, tids)) standing.is_lost = true;
+void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, StillRead& still) {
+  if (!held.stop_also(process_.start_ticks, tids)) still.is_lost = true;
   for (const StoppedProcess::Thread& thread : held.threads()) {
-    if (standing.stopped.contains(thread.tid)) continue;
+    if (still.stopped.contains(thread.tid)) continue;
     // The main thread remains part of the process when it has ended.
     if (thread.tid != pid_ && !thread.stopped && thread.problem == StoppedProcess::kEnded) {
-      standing.ended.insert(thread.tid);
+      still.ended.insert(thread.tid);
       continue;
     }
     const auto registers = thread.stopped ? held.registers(thread.tid) : Result<Registers>(Registers());
     if (thread.stopped) stops_.threads.insert(thread.tid);
-    if (thread.stopped && registers) standing.stopped.emplace(thread.tid, *registers);
-    else standing.not_stopped[thread.tid] = thread.stopped ? registers.error().what : thread.problem;
+    if (thread.stopped && registers) still.stopped.emplace(thread.tid, *registers);
+    else still.not_stopped[thread.tid] = thread.stopped ? registers.error().what : thread.problem;
   }
 }
 
 // The threads that cannot be read without a stop.
-std::vector<Tid> LiveTarget::threads_to_stop(const Standing& standing) const {
+std::vector<Tid> LiveTarget::threads_to_stop(const StillRead& still) const {
   std::vector<Tid> wanted;
-  for (const SeenThread& thread : standing.seen.threads) {
-    if (standing.stopped.contains(thread.tid) || !standing.is_stoppable(thread.tid)) continue;
+  for (const SeenThread& thread : still.seen.threads) {
+    if (still.stopped.contains(thread.tid) || !still.is_stoppable(thread.tid)) continue;
     const auto info =
         std::find_if(threads_.begin(), threads_.end(), [&](const auto& t) { return t.tid == thread.tid; });
     // A stop does not reach it.
     if (info != threads_.end() && !can_stop(*info) && thread.registers) continue;
     // Of a thread that a signal has stopped, /proc does not tell whether the call that it names is over.
     const bool by_signal = info != threads_.end() && info->state == 'T';
-    if (!thread.registers || by_signal || standing.needed.contains(thread.tid)) wanted.push_back(thread.tid);
+    if (!thread.registers || by_signal || still.needed.contains(thread.tid)) wanted.push_back(thread.tid);
   }
   return wanted;
 }
@@ -153,9 +153,9 @@ void LiveTarget::check_pointers(SeenThreads& seen) {
 }
 
 // The threads with the registers that are known of them.
-void LiveTarget::place_standing(LeavableThread& reader, const Standing& standing) {
+void LiveTarget::place_still(LeavableThread& reader, const StillRead& still) {
   std::unordered_map<Tid, const SeenThread*> seen;
-  for (const SeenThread& thread : standing.seen.threads) seen.emplace(thread.tid, &thread);
+  for (const SeenThread& thread : still.seen.threads) seen.emplace(thread.tid, &thread);
   std::erase_if(threads_,
                 [&](const ThreadInfo& t) { return !seen.contains(t.tid) || (t.tid != pid_ && has_ended(t)); });
   for (ThreadInfo& thread : threads_) {
@@ -163,7 +163,7 @@ void LiveTarget::place_standing(LeavableThread& reader, const Standing& standing
       thread.problem = "it has ended; the process continues in its other threads";
       continue;
     }
-    if (const auto stopped = standing.stopped.find(thread.tid); stopped != standing.stopped.end()) {
+    if (const auto stopped = still.stopped.find(thread.tid); stopped != still.stopped.end()) {
       thread.registers = stopped->second;
       continue;
     }
@@ -178,98 +178,98 @@ void LiveTarget::place_standing(LeavableThread& reader, const Standing& standing
 
 // Before a reading, when every thread that was listed is stopped or was seen without a processor: whether there are
 // others, which may run, and end before the comparison.
-void LiveTarget::count_threads(LeavableThread& reader, Standing& standing) {
+void LiveTarget::count_threads(LeavableThread& reader, StillRead& still) {
   std::optional<std::size_t> count;
   reader.blocking([&, pid = pid_] { count = number_of_threads(pid); });
-  standing.same_threads = standing.ended.empty() && count == standing.seen.threads.size();
+  still.same_threads = still.ended.empty() && count == still.seen.threads.size();
 }
 
 // After it: whether threads have run since they were seen, or were created. What blocking calls use are variables of
 // this function.
-void LiveTarget::compare(LeavableThread& reader, Standing& standing) {
+void LiveTarget::compare(LeavableThread& reader, StillRead& still) {
   SeenThreads seen;  // those that are not stopped
-  for (const SeenThread& thread : standing.seen.threads)
-    if (!standing.stopped.contains(thread.tid)) seen.threads.push_back(thread);
+  for (const SeenThread& thread : still.seen.threads)
+    if (!still.stopped.contains(thread.tid)) seen.threads.push_back(thread);
   std::vector<Tid> ran;
   std::optional<std::size_t> count;
   reader.blocking([&, pid = pid_] {
     ran = ran_since(pid, seen);
     count = number_of_threads(pid);
   });
-  standing.same_threads = standing.same_threads && count == standing.seen.threads.size();
-  standing.note_moved(ran);
+  still.same_threads = still.same_threads && count == still.seen.threads.size();
+  still.note_moved(ran);
 }
 
 // Stops these threads, and those that run meanwhile. False: the time is over, or the process is another one.
 //
 // In the place of a thread that has ended meanwhile there may be a new one, which nobody has listed.
-bool LiveTarget::read_stopped(LeavableThread& reader, Standing& standing, std::vector<Tid> wanted) {
+bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted) {
   for (int stops = 0; !wanted.empty() && stops < kMaxStops; ++stops) {
-    standing.is_done = standing.placed = standing.walked = false;
+    still.is_done = still.placed = still.walked = false;
     hurry();  // threads are held from now on
-    if (standing.is_time_over() || !standing.requests.ask(wanted) || standing.is_lost) return false;
-    count_threads(reader, standing);
-    if (!standing.same_threads) break;
-    standing.at = std::chrono::system_clock::now();
+    if (still.is_time_over() || !still.requests.ask(wanted) || still.is_lost) return false;
+    count_threads(reader, still);
+    if (!still.same_threads) break;
+    still.at = std::chrono::system_clock::now();
     if (!memory_.refresh()) return false;
-    place_standing(reader, standing);
-    standing.placed = true;
+    place_still(reader, still);
+    still.placed = true;
     read_process(reader);
-    if (standing.walks_in_stop) standing.run_walk();
-    compare(reader, standing);
-    if (!standing.same_threads) break;
+    if (still.walks_in_stop) still.run_walk();
+    compare(reader, still);
+    if (!still.same_threads) break;
     wanted.clear();
-    for (const Tid tid : standing.moved)
-      if (standing.is_stoppable(tid)) wanted.push_back(tid);
+    for (const Tid tid : still.moved)
+      if (still.is_stoppable(tid)) wanted.push_back(tid);
   }
   memory_.hold();
-  if (!standing.requests.release()) return false;
+  if (!still.requests.release()) return false;
   hurry_no_more();
-  if (standing.is_done && !standing.walks_in_stop) {
-    standing.run_walk();
-    standing.walks_in_stop = memory_.has_missed();
-    standing.is_done = !standing.walks_in_stop;
+  if (still.is_done && !still.walks_in_stop) {
+    still.run_walk();
+    still.walks_in_stop = memory_.has_missed();
+    still.is_done = !still.walks_in_stop;
   }
   return true;
 }
 
 // One attempt. False: no further one can succeed.
-bool LiveTarget::read_once(LeavableThread& reader, Standing& standing, bool may_wait) {
+bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wait) {
   std::vector<Tid> tids;
   for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
   SeenThreads seen;
   reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids); });
-  standing.seen = std::move(seen);
-  standing.stopped.clear();
-  standing.ended.clear();
-  if (standing.seen.refused != 0) return false;
-  check_pointers(standing.seen);
-  count_threads(reader, standing);
-  standing.at = std::chrono::system_clock::now();
-  if (standing.was_read && !memory_.refresh()) return false;
-  place_standing(reader, standing);
-  standing.placed = true;
+  still.seen = std::move(seen);
+  still.stopped.clear();
+  still.ended.clear();
+  if (still.seen.refused != 0) return false;
+  check_pointers(still.seen);
+  count_threads(reader, still);
+  still.at = std::chrono::system_clock::now();
+  if (still.was_read && !memory_.refresh()) return false;
+  place_still(reader, still);
+  still.placed = true;
   read_process(reader);
-  standing.run_walk();
-  standing.was_read = true;
-  compare(reader, standing);
-  std::vector<Tid> wanted = threads_to_stop(standing);
-  if (standing.is_done && wanted.empty()) return false;
-  standing.movers.insert(standing.moved.begin(), standing.moved.end());
+  still.run_walk();
+  still.was_read = true;
+  compare(reader, still);
+  std::vector<Tid> wanted = threads_to_stop(still);
+  if (still.is_done && wanted.empty()) return false;
+  still.movers.insert(still.moved.begin(), still.moved.end());
   // They may just have done what they do once a second.
   if (wanted.empty() && may_wait) return true;
   // What has run before is stopped at once, as it may run while the others are held.
-  for (const SeenThread& thread : standing.seen.threads)
-    if (standing.movers.contains(thread.tid) && standing.is_stoppable(thread.tid)) wanted.push_back(thread.tid);
+  for (const SeenThread& thread : still.seen.threads)
+    if (still.movers.contains(thread.tid) && still.is_stoppable(thread.tid)) wanted.push_back(thread.tid);
   if (wanted.empty()) return true;
-  return read_stopped(reader, standing, std::move(wanted)) && !standing.is_done;
+  return read_stopped(reader, still, std::move(wanted)) && !still.is_done;
 }
 
 // Threads that are held, or were a moment ago, are in the state that they were in before.
-void LiveTarget::read_threads_again(const Standing& standing) {
+void LiveTarget::read_threads_again(const StillRead& still) {
   std::unordered_map<Tid, char> before;
   for (const ThreadInfo& thread : threads_)
-    if (standing.stopped.contains(thread.tid)) before.emplace(thread.tid, thread.state);
+    if (still.stopped.contains(thread.tid)) before.emplace(thread.tid, thread.state);
   read_threads();
   for (ThreadInfo& thread : threads_)
     if (const auto known = before.find(thread.tid); known != before.end() && !has_ended(thread))
@@ -277,37 +277,37 @@ void LiveTarget::read_threads_again(const Standing& standing) {
 }
 
 // On the reader's thread.
-void LiveTarget::read_standing(LeavableThread& reader, Standing& standing) {
-  for (int attempt = 0; attempt < kMaxAttempts && (attempt == 0 || !standing.is_time_over()); ++attempt) {
-    standing.begun = std::chrono::steady_clock::now();
-    standing.placed = standing.walked = standing.is_done = false;
-    if (attempt > 0) read_threads_again(standing);
-    if (!read_once(reader, standing, attempt == 0)) break;
+void LiveTarget::read_still(LeavableThread& reader, StillRead& still) {
+  for (int attempt = 0; attempt < kMaxAttempts && (attempt == 0 || !still.is_time_over()); ++attempt) {
+    still.begun = std::chrono::steady_clock::now();
+    still.placed = still.walked = still.is_done = false;
+    if (attempt > 0) read_threads_again(still);
+    if (!read_once(reader, still, attempt == 0)) break;
     std::this_thread::sleep_for(kPause);
   }
-  standing.requests.finish();
+  still.requests.finish();
 }
 
 // What was read of threads that ran is of more than one moment.
-void LiveTarget::drop_moved(const Standing& standing) {
+void LiveTarget::drop_moved(const StillRead& still) {
   std::size_t dropped = 0;
   for (ThreadInfo& thread : threads_) {
-    const auto why = standing.not_stopped.find(thread.tid);
-    if (standing.placed && !standing.moved.contains(thread.tid)) continue;
+    const auto why = still.not_stopped.find(thread.tid);
+    if (still.placed && !still.moved.contains(thread.tid)) continue;
     if (has_ended(thread)) continue;
     ++dropped;
     thread.registers.reset();
     thread.wchan.clear();
     thread.kernel_stack.clear();
-    thread.problem = why != standing.not_stopped.end() ? why->second : standing.placed ? kRan : kLate;
+    thread.problem = why != still.not_stopped.end() ? why->second : still.placed ? kRan : kLate;
   }
-  if (standing.placed && (dropped > 0 || !standing.same_threads))
+  if (still.placed && (dropped > 0 || !still.same_threads))
     cuts_.push_back(
         {fmt::format("{} while it was read: what is shown of its memory, Python's frames and locks among "
                      "it, may be of more than one moment",
                      dropped > 0 ? fmt::format("{} of its {} threads ran", dropped, threads_.size())
                                  : std::string("threads were created or ended")),
-         standing.may_stop() ? std::nullopt : std::optional<std::string>("--stop auto stops those threads alone")});
+         still.may_stop() ? std::nullopt : std::optional<std::string>("--stop auto stops those threads alone")});
 }
 
 // False: all threads have to be stopped, for a reading from the beginning.
@@ -316,45 +316,45 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   const proc::Stat before = process_.program;
   cuts_.clear();
   const auto started = std::chrono::steady_clock::now();
-  Standing standing{.walk = walk, .choice = choice, .end = started + limits.longest};
-  standing.needed.insert(choice.needed.begin(), choice.needed.end());
+  StillRead still{.walk = walk, .choice = choice, .end = started + limits.longest};
+  still.needed.insert(choice.needed.begin(), choice.needed.end());
   std::optional<StoppedProcess> held;
   drop_copy(limits);
   std::unique_ptr<std::byte[]> held_heap;
   LeavableThread reader([&] { held_heap = grown_heap(); });
   memory_.open(process_.memory_tid, &reader);
-  stopped_until_ = Deadline::at(standing.end);
-  reader.start([&] { read_standing(reader, standing); });
-  while (const auto request = standing.requests.next(standing.end)) {
+  stopped_until_ = Deadline::at(still.end);
+  reader.start([&] { read_still(reader, still); });
+  while (const auto request = still.requests.next(still.end)) {
     if (request->release && held) {
       stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
       held.reset();
     } else if (!request->release) {
       if (!held) held.emplace(pid_);
-      grant(*held, request->tids, standing);
+      grant(*held, request->tids, still);
     }
-    standing.requests.answer();
+    still.requests.answer();
   }
-  const bool in_time = reader.wait_until(standing.end);
+  const bool in_time = reader.wait_until(still.end);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, process_.memory_tid);
   if (held) stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
   const auto taken = std::chrono::steady_clock::now() - started;
   end_reading(reader, in_time);
   // What was read by then of threads that have not run since the attempt began is theirs.
-  if (!in_time && !standing.is_done && standing.placed) standing.note_moved(moved_since(pid_, standing.seen));
-  if (standing.is_to_be_stopped(threads_) || (standing.may_stop() && after && !after->same_program(before))) {
-    read_threads_again(standing);
+  if (!in_time && !still.is_done && still.placed) still.note_moved(moved_since(pid_, still.seen));
+  if (still.is_to_be_stopped(threads_) || (still.may_stop() && after && !after->same_program(before))) {
+    read_threads_again(still);
     return false;
   }
-  if (in_time && standing.seen.refused != 0) return fail(attach_error(pid_, standing.seen.refused));
-  auto ended = end_capture(before, after, {taken, in_time, standing.walked, walk, limits.longest});
+  if (in_time && still.seen.refused != 0) return fail(attach_error(pid_, still.seen.refused));
+  auto ended = end_capture(before, after, {taken, in_time, still.walked, walk, limits.longest});
   if (!ended) return fail(ended.error());
-  captured_at_ = standing.placed ? standing.at : std::chrono::system_clock::now();
+  captured_at_ = still.placed ? still.at : std::chrono::system_clock::now();
   method_ = stops_.threads.empty()                 ? ReadMethod::kWithoutStop
             : threads_stopped() == threads_.size() ? ReadMethod::kStopped
                                                    : ReadMethod::kPartlyStopped;
-  drop_moved(standing);
+  drop_moved(still);
   return true;
 }
 

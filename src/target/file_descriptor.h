@@ -1,3 +1,0 @@
-#pragma once
-
-#include "base/file_descriptor.h"
