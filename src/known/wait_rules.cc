@@ -27,7 +27,7 @@ constexpr ActivityRule kRules[] = {
     {M::kNative, "c10d::detail::Socket", "", A::kStoreWait, "pytorch c10d/socket.cpp", {"TCPStore", "the rendezvous store (TCPStore)"}},
     {M::kNative, "c10d::ProcessGroupNCCL::broadcastUniqueNCCLID", "", A::kStoreWait, "pytorch c10d/ProcessGroupNCCL.cpp", {"broadcastUniqueNCCLID", "the exchange of NCCL's id"}},
     {M::kPython, "_store_based_barrier", "torch/distributed/distributed_c10d.py", A::kStoreWait, "pytorch distributed_c10d.py", {"_store_based_barrier", "the store's barrier"}},
-    {M::kPythonFile, "", "torch/distributed/rendezvous.py", A::kStoreWait, "pytorch distributed/rendezvous.py", {"rendezvous", "rendezvous"}},
+    {M::kPythonFile, "", "torch/distributed/rendezvous.py", A::kStoreWait, "pytorch distributed/rendezvous.py: its store is a TCPStore, by env:// and tcp://", {"TCPStore", "rendezvous"}},
     {M::kPythonFile, "", "torch/distributed/elastic/rendezvous/", A::kStoreWait, "pytorch distributed/elastic/rendezvous/", {"rendezvous", "rendezvous"}},
     {M::kPythonFile, "", "torch/distributed/elastic/utils/store.py", A::kStoreWait, "pytorch distributed/elastic/utils/store.py", {"Store", "the rendezvous store"}},
     {M::kPython, "init_process_group", "torch/distributed/distributed_c10d.py", A::kStoreWait, "pytorch distributed_c10d.py"},
