@@ -1,5 +1,6 @@
 """Fixture programs as processes: starts them, waits for them, examines them through /proc, and ends them."""
 import ctypes
+import glob
 import json
 import os
 import select
@@ -154,13 +155,26 @@ class Fixture:
             line = self._line()
             check(line == b"alive", "the fixture answered %r" % line)
 
+    def _awaits_its_end(self):
+        """Whether a thread waits for the end of standard input, as far as its system call tells: in read(), poll(), select() or epoll."""
+        for name in glob.glob("/proc/%d/task/*/syscall" % self.process.pid):
+            try:
+                with open(name, encoding="ascii") as call:
+                    words = call.read().split()
+            except OSError:
+                continue
+            if words[:2] == ["0", "0x0"] or words[0] in ("7", "23", "232", "270", "271", "281"):
+                return True
+        return False
+
     def end(self):
+        ends = state_of(self.pid) not in "tT" and self._awaits_its_end()
         try:
             self.process.stdin.close()
         except OSError:
             pass
         try:
-            self.process.wait(timeout=0.5 if state_of(self.pid) in "tT" else 10)
+            self.process.wait(timeout=10 if ends else 0.5)
         except subprocess.TimeoutExpired:
             for number in (signal.SIGKILL, signal.SIGCONT):
                 try:
