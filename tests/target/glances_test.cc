@@ -110,7 +110,8 @@ class Counter {
  private:
   __attribute__((noinline)) void count() {
     volatile std::uint64_t numbers[kWords];
-    numbers[0] = numbers[kWords - 1] = 0;
+    numbers[0] = 0;
+    numbers[kWords - 1] = 0;
     first = reinterpret_cast<Address>(&numbers[0]);
     tid = static_cast<Tid>(syscall(SYS_gettid));
     for (std::uint64_t n = 1; !end_; ++n) {

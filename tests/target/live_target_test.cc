@@ -109,7 +109,8 @@ TEST_CASE(
   ChildProcess child([](auto& ready) {
     std::thread(block).detach();
     ready();
-    for (volatile long turns = 0;; turns = turns + 1) {}
+    volatile long turns = 0;
+    while (true) turns = turns + 1;
   });
   REQUIRE(child.ready());
   LiveImages images;
