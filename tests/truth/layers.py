@@ -12,7 +12,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"(\w+)/')
 
 def sources():
     """{directory: its path}"""
-    found = {name: os.path.join(SOURCE, name) for name in ("analyzers", "symbolizers")}
+    found = {name: os.path.join(SOURCE, name) for name in ("analyzers", "symbolizers", "packaging")}
     within = os.path.join(SOURCE, "src")
     found.update({name: os.path.join(within, name) for name in os.listdir(within) if os.path.isdir(os.path.join(within, name))})
     return found
