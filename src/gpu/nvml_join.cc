@@ -15,21 +15,26 @@ namespace {
 constexpr int kDeepestFamily = 64;
 constexpr int kMaxFiles = 1 << 16;
 
+// Xid events of the process that the line names: its channel on the GPU is gone, the other processes' work goes on.
+// Source: NVIDIA, "Xid Errors", docs.nvidia.com/deploy/xid-errors (13: graphics engine exception, 31: MMU fault, 32:
+// invalid push buffer, 43: reset channel verification, 45: preemptive cleanup, 68: video processor exception, 69:
+// graphics engine class error). Others, such as 48, 74 or 79, are the device's whatever process they name.
+constexpr unsigned kXidsOfOneProcess[] = {13, 31, 32, 43, 45, 68, 69};
+
 class Join {
  public:
-  Join(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts)
-      : answer_(answer), users_(users), facts_(facts) {
+  Join(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts, bool own_namespace)
+      : answer_(answer), users_(users), facts_(facts), own_namespace_(own_namespace) {
     for (const GpuUser& user : users) pids_.insert(user.pid);
   }
 
-  JoinedGpus run(bool own_namespace) {
+  JoinedGpus run() {
     for (const NvmlDevice& device : answer_.devices) join_by_list(device);
     std::vector<int> unjoined;
     for (const GpuUser& user : users_)
-      if (user.uses_cuda && !joined_.of.contains(user.pid) && !join_by_file(user, own_namespace))
-        unjoined.push_back(user.pid);
+      if (user.uses_cuda && !joined_.of.contains(user.pid) && !join_by_file(user)) unjoined.push_back(user.pid);
     joined_.problems = answer_.problems;
-    if (!unjoined.empty()) report_unjoined(unjoined, own_namespace);
+    if (!unjoined.empty()) report_unjoined(unjoined);
     for (auto& [pid, gpus] : joined_.of)
       std::stable_sort(gpus.begin(), gpus.end(),
                        [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
@@ -86,12 +91,12 @@ class Join {
     }
   }
 
-  bool join_by_file(const GpuUser& user, bool own_namespace) {
+  bool join_by_file(const GpuUser& user) {
     const auto files = files_of(user.pid);
     if (!files || files->minors.empty())
       return true;  // it never started CUDA, or that cannot be seen: there is no problem to report
     if (files->minors.size() > 1)
-      return !without_list_ && !foreign_ && !own_namespace;  // if the lists are complete, it has no context
+      return !without_list_ && !foreign_ && !own_namespace_;  // if the lists are complete, it has no context
     const unsigned minor = *files->minors.begin();
     for (const NvmlDevice& device : answer_.devices) {
       if (device.minor != minor) continue;
@@ -113,22 +118,29 @@ class Join {
   }
 
   // Ascending, unique.
-  std::vector<unsigned> xids_for(Pid pid, const NvmlDevice& device) const {
+  std::vector<unsigned> xids_for(Pid pid, const NvmlDevice& device) {
     const auto user = std::find_if(users_.begin(), users_.end(), [&](const GpuUser& one) { return one.pid == pid; });
     std::set<unsigned> numbers;
     for (const XidEvent& event : device.xids) {
       const bool earlier = user != users_.end() && user->started && event.seconds && *event.seconds < *user->started;
-      if (!earlier || !event.pid) numbers.insert(event.number);
+      if (event.pid && (earlier || is_of_another(*event.pid, pid, event.number))) continue;
+      numbers.insert(event.number);
     }
     return {numbers.begin(), numbers.end()};
   }
 
-  void report_unjoined(const std::vector<int>& unjoined, bool own_namespace) {
+  // Whether the event is a failure of the work of another process, which leaves this one's work on the device alone.
+  bool is_of_another(Pid reported, Pid pid, unsigned number) {
+    return !own_namespace_ && std::ranges::find(kXidsOfOneProcess, number) != std::end(kXidsOfOneProcess) &&
+           owner_of(reported) != pid;
+  }
+
+  void report_unjoined(const std::vector<int>& unjoined) {
     if (answer_.devices.empty()) return;  // the answer's problems say why
     const std::string who =
         fmt::format("NVML: which GPUs pid{} {} use{}: ", plural(unjoined.size()), format_numbers(unjoined),
                     unjoined.size() == 1 ? "s is not known" : " is not known");
-    if (foreign_ || own_namespace) {
+    if (foreign_ || own_namespace_) {
       joined_.problems.push_back(
           {who + "the driver names its processes by numbers of another pid namespace, or not at all",
            "run rankstacks on the host, or in a container with the host's: docker run --pid=host, Kubernetes: hostPID: "
@@ -143,6 +155,7 @@ class Join {
   const NvmlAnswer& answer_;
   const std::vector<GpuUser>& users_;
   const ProcessFacts& facts_;
+  const bool own_namespace_;  // then the pids of events are those of another namespace
   std::set<Pid> pids_;
   std::map<Pid, std::optional<DeviceFiles>> files_;
   bool without_list_ = false;  // whether some device has no list of processes
@@ -174,7 +187,7 @@ std::optional<DeviceFiles> open_device_files(Pid pid, const std::string& devices
 
 JoinedGpus join_gpus(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts,
                      bool own_namespace) {
-  return Join(answer, users, facts).run(own_namespace);
+  return Join(answer, users, facts, own_namespace).run();
 }
 
 ProcessFacts facts_of_this_machine(const std::string& devices) {

@@ -31,7 +31,7 @@ struct GpuUser {
   Pid pid = 0;
   bool uses_cuda = false;  // whether libcuda is mapped in it
   // When it was started, in seconds since boot. Only Xid events since then are its GPU's, and earlier ones that no
-  // process has caused: a GPU that has fallen off its bus stays so.
+  // process has caused: a GPU that has fallen off its bus stays so. Failures of another process's work are not.
   std::optional<double> started = {};
 };
 

@@ -87,7 +87,7 @@ struct GpuHealth {
   std::vector<unsigned> nvlinks_down;           // numbers of the links that are down
   std::optional<std::uint64_t> nvlink_errors;   // sum of all counters of all links
   std::optional<unsigned> pcie_width, pcie_width_max, pcie_generation, pcie_generation_max;
-  std::vector<unsigned> xids;        // since boot, ascending, if the kernel's log can be read
+  std::vector<unsigned> xids;        // that concern this process, ascending, if the kernel's log can be read
   std::vector<Pid> other_processes;  // on the same device, not this one
   std::string driver;                // "580.159.04"
   bool operator==(const GpuHealth&) const = default;
