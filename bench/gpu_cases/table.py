@@ -316,6 +316,32 @@ def eighth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("eighth-", "eighth-cores-"))
 
 
+def ninth(case, *reasons, odd=1, program="ninth.py", **options):
+    return GpuCase("ninth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def ninth_framework(case, *reasons, **options):
+    return ninth(case, *reasons, program="ninth_frameworks.py", **options)
+
+
+def ninth_group(case, *reasons, **options):
+    return ninth(case, *reasons, program="ninth_groups.py", **options)
+
+
+def ninth_at_odds(case, *reasons, **options):
+    """Two ranks that wait for each other at different places, neither of which is more right."""
+    return GpuCase("ninth-" + case, "ninth_frameworks.py", (case,), culprit(r0=reasons, r1=reasons), **options)
+
+
+def ninth_well(case, **options):
+    return GpuCase("ninth-well-" + case, "ninth_well.py", (case,), Truth("healthy"), **options)
+
+
+def ninth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("ninth-", "ninth-cores-"))
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -797,6 +823,31 @@ HELD_OUT = [
     eighth_well("sampled"),
     # The ranks sleep nearly all the time, as their GPUs compute.
     eighth_well("throttled-launches", alone=True),
+
+    # The ninth batch. A circle: the main thread has the library's mutex and waits for the interpreter's lock, which a thread has that waits for
+    # the mutex.
+    ninth("callback-lock", "native-lock", "python-lock"),
+    # The collector is called by a loop of the rank that does not end.
+    ninth("memory-limit", "garbage-collection", "user-code"),
+    ninth("artifact-upload", "network-io", odd=0),
+    # Its loader's workers move, in a loop that they do not leave.
+    ninth("bad-samples", "data-loading"),
+    # It waits for a result of a thread of its own, which has ended.
+    ninth("unpicklable-error", "worker-dead", "python-lock"),
+    # The program is a child, which is stopped.
+    ninth("stopped-program", "subprocess", "stopped"),
+    # What it writes is an archive of a checkpoint.
+    ninth("packed-checkpoint", "checkpoint-io", "file-io", odd=0, launch="torchrun"),
+    # All ranks are at the same place, and wait for the same server.
+    GpuCase("ninth-storage-outage", "ninth.py", ("storage-outage",), Truth("symmetric")),
+    # The other rank polls for a file, not in a collective.
+    ninth("marker-file", "subprocess", odd=0),
+    # The other rank waits in the store, not in a collective.
+    ninth("left-without-key", "missing", environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    # Nobody will say that the last one is done; the thread has nothing to do.
+    ninth("queue-join", "python-lock"),
+    # A SIGABRT of its watchdog's.
+    ninth("device-assert", "crashed", cores=True),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
