@@ -848,6 +848,20 @@ HELD_OUT = [
     ninth("queue-join", "python-lock"),
     # A SIGABRT of its watchdog's.
     ninth("device-assert", "crashed", cores=True),
+
+    ninth_framework("unrolled", "compiling"),
+    # They wait in two groups.
+    ninth_at_odds("empty-batch", "collective-mismatch", "process-group-order"),
+    # Each waits in a receive for what the other one would send later.
+    ninth_at_odds("two-schedules", "unmatched-p2p", "collective-mismatch"),
+    # They wait in two groups.
+    ninth_at_odds("wrapped-evaluation", "collective-mismatch", "process-group-order"),
+    ninth_at_odds("actor-and-critic", "process-group-order", "collective-mismatch"),
+    # Two calls in one group.
+    ninth_at_odds("vocabulary-grows", "collective-mismatch"),
+    ninth_framework("parents-cycle", "gpu-wait"),
+    # It polls an event of its GPU, and sleeps in between.
+    ninth_framework("empty-interval", "gpu-wait", "user-code", needs=("torch", "triton")),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
