@@ -862,6 +862,13 @@ HELD_OUT = [
     ninth_framework("parents-cycle", "gpu-wait"),
     # It polls an event of its GPU, and sleeps in between.
     ninth_framework("empty-interval", "gpu-wait", "user-code", needs=("torch", "triton")),
+
+    # It looks for what rank 0 has written into another file; rank 0 waits for it within NCCL.
+    ninth_group("node-local-store", "store-wait"),
+    # The same group, another call; the two others wait for it in theirs.
+    ninth_group("gather-or-broadcast", "collective-mismatch", odd=2, ranks=3),
+    # The others wait in two groups each, for the odd rank or for one that waits for it.
+    ninth_group("replicated-shards", "network-io", odd=3, ranks=4),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
