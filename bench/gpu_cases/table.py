@@ -869,6 +869,23 @@ HELD_OUT = [
     ninth_group("gather-or-broadcast", "collective-mismatch", odd=2, ranks=3),
     # The others wait in two groups each, for the odd rank or for one that waits for it.
     ninth_group("replicated-shards", "network-io", odd=3, ranks=4),
+
+    # Rank 0 is idle between two requests, and the other rank waits for what it sends.
+    ninth_well("prefill-decode"),
+    # A step takes about two seconds, in which a rank waits for its GPU.
+    ninth_well("accumulated-shards", alone=True),
+    # There is a collective on both GPUs at nearly any time, always another one.
+    ninth_well("overlapped-communication", own_gpus=True),
+    # The other rank waits in the store for a second or two.
+    ninth_well("evaluation-in-store", odd=(0,)),
+    # The first rank waits for the second one in each step.
+    ninth_well("compiles-alone", needs=("torch", "triton")),
+    # Both ranks wait for their data nearly all the time, which come.
+    ninth_well("decoded-by-programs"),
+    # Ranks unpack for different times in a library, and meet.
+    ninth_well("unpacked-by-turns"),
+    # The first rank answers the collectives of the second one, which has more batches.
+    ninth_well("uneven-epochs"),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
@@ -877,4 +894,5 @@ HELD_OUT += [seventh_core(case) for case in HELD_OUT
              if case.name in ("seventh-thread-barrier", "seventh-stream-lock", "seventh-gradient-sync")]
 HELD_OUT += [eighth_core(case) for case in HELD_OUT
              if case.name in ("eighth-stop-server", "eighth-none-gradient", "eighth-compressed-save")]
+HELD_OUT += [ninth_core(case) for case in HELD_OUT if case.name in ("ninth-callback-lock", "ninth-actor-and-critic")]
 CASES += HELD_OUT
