@@ -316,6 +316,32 @@ def eighth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("eighth-", "eighth-cores-"))
 
 
+def ninth(case, *reasons, odd=1, program="ninth.py", **options):
+    return GpuCase("ninth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def ninth_framework(case, *reasons, **options):
+    return ninth(case, *reasons, program="ninth_frameworks.py", **options)
+
+
+def ninth_group(case, *reasons, **options):
+    return ninth(case, *reasons, program="ninth_groups.py", **options)
+
+
+def ninth_at_odds(case, *reasons, **options):
+    """Two ranks that wait for each other at different places, neither of which is more right."""
+    return GpuCase("ninth-" + case, "ninth_frameworks.py", (case,), culprit(r0=reasons, r1=reasons), **options)
+
+
+def ninth_well(case, **options):
+    return GpuCase("ninth-well-" + case, "ninth_well.py", (case,), Truth("healthy"), **options)
+
+
+def ninth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("ninth-", "ninth-cores-"))
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -797,6 +823,69 @@ HELD_OUT = [
     eighth_well("sampled"),
     # The ranks sleep nearly all the time, as their GPUs compute.
     eighth_well("throttled-launches", alone=True),
+
+    # The ninth batch. A circle: the main thread has the library's mutex and waits for the interpreter's lock, which a thread has that waits for
+    # the mutex.
+    ninth("callback-lock", "native-lock", "python-lock"),
+    # The collector is called by a loop of the rank that does not end.
+    ninth("memory-limit", "garbage-collection", "user-code"),
+    ninth("artifact-upload", "network-io", odd=0),
+    # Its loader's workers move, in a loop that they do not leave.
+    ninth("bad-samples", "data-loading"),
+    # It waits for a result of a thread of its own, which has ended.
+    ninth("unpicklable-error", "worker-dead", "python-lock"),
+    # The program is a child, which is stopped.
+    ninth("stopped-program", "subprocess", "stopped"),
+    # What it writes is an archive of a checkpoint.
+    ninth("packed-checkpoint", "checkpoint-io", "file-io", odd=0, launch="torchrun"),
+    # All ranks are at the same place, and wait for the same server.
+    GpuCase("ninth-storage-outage", "ninth.py", ("storage-outage",), Truth("symmetric")),
+    # The other rank polls for a file, not in a collective.
+    ninth("marker-file", "subprocess", odd=0),
+    # The other rank waits in the store, not in a collective.
+    ninth("left-without-key", "missing", environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    # Nobody will say that the last one is done; the thread has nothing to do.
+    ninth("queue-join", "python-lock"),
+    # A SIGABRT of its watchdog's.
+    ninth("device-assert", "crashed", cores=True),
+
+    ninth_framework("unrolled", "compiling"),
+    # They wait in two groups.
+    ninth_at_odds("empty-batch", "collective-mismatch", "process-group-order"),
+    # Each waits in a receive for what the other one would send later.
+    ninth_at_odds("two-schedules", "unmatched-p2p", "collective-mismatch"),
+    # They wait in two groups.
+    ninth_at_odds("wrapped-evaluation", "collective-mismatch", "process-group-order"),
+    ninth_at_odds("actor-and-critic", "process-group-order", "collective-mismatch"),
+    # Two calls in one group.
+    ninth_at_odds("vocabulary-grows", "collective-mismatch"),
+    ninth_framework("parents-cycle", "gpu-wait"),
+    # It polls an event of its GPU, and sleeps in between.
+    ninth_framework("empty-interval", "gpu-wait", "user-code", needs=("torch", "triton")),
+
+    # It looks for what rank 0 has written into another file; rank 0 waits for it within NCCL.
+    ninth_group("node-local-store", "store-wait"),
+    # The same group, another call; the two others wait for it in theirs.
+    ninth_group("gather-or-broadcast", "collective-mismatch", odd=2, ranks=3),
+    # The others wait in two groups each, for the odd rank or for one that waits for it.
+    ninth_group("replicated-shards", "network-io", odd=3, ranks=4),
+
+    # Rank 0 is idle between two requests, and the other rank waits for what it sends.
+    ninth_well("prefill-decode"),
+    # A step takes about two seconds, in which a rank waits for its GPU.
+    ninth_well("accumulated-shards", alone=True),
+    # There is a collective on both GPUs at nearly any time, always another one.
+    ninth_well("overlapped-communication", own_gpus=True),
+    # The other rank waits in the store for a second or two.
+    ninth_well("evaluation-in-store", odd=(0,)),
+    # The first rank waits for the second one in each step.
+    ninth_well("compiles-alone", needs=("torch", "triton")),
+    # Both ranks wait for their data nearly all the time, which come.
+    ninth_well("decoded-by-programs"),
+    # Ranks unpack for different times in a library, and meet.
+    ninth_well("unpacked-by-turns"),
+    # The first rank answers the collectives of the second one, which has more batches.
+    ninth_well("uneven-epochs"),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
@@ -805,4 +894,5 @@ HELD_OUT += [seventh_core(case) for case in HELD_OUT
              if case.name in ("seventh-thread-barrier", "seventh-stream-lock", "seventh-gradient-sync")]
 HELD_OUT += [eighth_core(case) for case in HELD_OUT
              if case.name in ("eighth-stop-server", "eighth-none-gradient", "eighth-compressed-save")]
+HELD_OUT += [ninth_core(case) for case in HELD_OUT if case.name in ("ninth-callback-lock", "ninth-actor-and-critic")]
 CASES += HELD_OUT
