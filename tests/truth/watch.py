@@ -123,7 +123,7 @@ def case_a_rank_dies(directory):
         check(watch.end() == 0, "%r" % watch.said())
 
 
-def case_captures_beside_the_reports(directory):
+def case_captures_next_to_the_reports(directory):
     with Job() as job, Watch(directory, *named(job), "--capture") as watch:
         watch.learn(5)
         check(watch.end() == 0, "%r" % watch.said())

@@ -14,8 +14,10 @@ MADE = re.compile(r"build(-.*)?|__pycache__|\.cache")
 # Of each kind at least one: files with a known suffix, with none, hidden ones, and CMake's.
 READ = {"src/main.cc", "bench/hangs", "scripts/check", "packaging/watch/slurm-prolog", ".ci/run", "CMakeLists.txt", "tests/truth/CMakeLists.txt",
         "cmake/dependencies.cmake", "fixtures/nccl/collect", "docs/glossary.md", "README.md"}
+# Of a word, also within a name_of_several.
+BOUNDARY = r"(?:(?<![^\W_])(?=[^\W_])|(?<=[^\W_])(?![^\W_]))"
 CMAKE = ("CMakeLists.txt", ".cmake")
-# word, in any case unless it says otherwise, a space also for the end of a line: what is said instead, where, and where not
+# word, in any case unless it says otherwise, a space also for the end of a line and for "_": what is said instead, where, and where not
 WORDS = (
     (r"\b(?-i:Standing|Pace|Parting)\b", "RankState, Progress, Divergence", ALL, ()),
     (r"\bstrangers?\b", "unrelated process", ALL, ()),
@@ -62,7 +64,8 @@ def texts():
 
 
 def case_replaced(_):
-    words = [(re.compile(pattern.replace(" ", r"[\s/#*]+"), re.IGNORECASE), instead, where, but) for pattern, instead, where, but in WORDS]
+    words = [(re.compile(pattern.replace(" ", r"[\s/#*_]+").replace(r"\b", BOUNDARY), re.IGNORECASE), instead, where, but)
+             for pattern, instead, where, but in WORDS]
     found, read = [], set()
     for name, text in texts():
         read.add(name)
