@@ -4,7 +4,7 @@
 //     build/bench_torn [--samples 100000] [--stop auto|never|always] [BEHAVIOUR...]
 //
 // Without names: all behaviours, each with auto and never. The samples are taken by the capture's own code. Prints
-// a table in Markdown; exit status 1 if a stack was wrong.
+// a table in Markdown; exit status 1 if a stack was wrong, 2 if a name is unknown.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
@@ -30,6 +30,12 @@ int main(int argc, char** argv) {
     else if (word == "--stop" && i + 1 < argc) stop = argv[++i];
     else names.push_back(word);
   }
+  for (const std::string& name : names)
+    if (std::none_of(testing::behaviours().begin(), testing::behaviours().end(),
+                     [&](const testing::Behaviour& behaviour) { return behaviour.name == name; })) {
+      fmt::print(stderr, "bench_torn: no behaviour is called {}\n", name);
+      return 2;
+    }
   fmt::print(
       "| process | --stop | samples | without a stop | some stopped | all stopped | stacks in one state | in the other "
       "| in neither | ran, left out | incomplete | wrong | ms of a sample |\n"
