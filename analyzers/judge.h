@@ -118,7 +118,7 @@ class Judge {
   // What more samples of those that are waited for may show.
   Doubt doubt_of_sinks(const std::vector<std::size_t>& needed) const;
   // The ranks that are waited for get on, which would be the whole of it if it were known what all ranks do.
-  std::optional<Verdict> of_moving_beside_unseen() const;
+  std::optional<Verdict> of_moving_with_unseen() const;
   // It waits in its event loop, or looks again and again for something, and what for is not known: perhaps for what
   // another rank will do.
   bool awaits_something(const RankState& s) const;

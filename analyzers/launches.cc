@@ -96,7 +96,7 @@ class Launches {
     return all_in_one;
   }
 
-  // Those that have launched more than another rank, whose counts stand still.
+  // Those that have launched more than another rank, whose counts do not rise.
   std::set<std::size_t> ahead() const {
     std::set<std::size_t> found;
     for (const Seen& seen : communicators_)

@@ -36,7 +36,7 @@ std::vector<std::size_t> Judge::that_hold_up() const {
 Verdict Judge::of_mixed() const {
   const std::vector<std::size_t> needed = that_hold_up();
   if (auto open = of_steps_under_way(needed)) return *open;
-  if (auto moving = of_moving_beside_unseen()) return *moving;
+  if (auto moving = of_moving_with_unseen()) return *moving;
   if (auto open = of_unknown_holders(needed)) return *open;
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   const std::vector<Suspect> alive = suspects_among(needed);
@@ -126,7 +126,7 @@ bool Judge::awaits_something(const RankState& s) const {
           polls_asleep(job_, deciding_thread(job_, s)));
 }
 
-std::optional<Verdict> Judge::of_moving_beside_unseen() const {
+std::optional<Verdict> Judge::of_moving_with_unseen() const {
   if (tally_.unknown.empty() && tally_.failed.empty()) return std::nullopt;
   const std::vector<std::size_t>& needed = tally_.needed;
   const bool does_its_duty = needed.size() == 1 && tally_.elsewhere.size() == 1 &&

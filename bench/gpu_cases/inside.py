@@ -290,7 +290,7 @@ def triton_compiler():
 
 
 class Session:
-    """A session with a tracking server, which is told when it ends."""
+    """A session with a tracking server, which is notified when it ends."""
 
     def __init__(self):
         self.connection, self.myself = connect_to_silent_server(), self

@@ -264,7 +264,7 @@ def decoding():
 
 
 def branches():
-    """All is well: each rank's batch goes another way through the model, which DDP is told to expect."""
+    """All is well: each rank's batch goes another way through the model, which DDP is configured to expect."""
     torch, _ = connect()
 
     class Model(torch.nn.Module):

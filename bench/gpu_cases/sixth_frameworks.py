@@ -1,5 +1,5 @@
-"""One rank is held up in an operator of a compiled model, a checkpoint, a hook that swaps, a loader for all ranks, a compiler, or beside a library's
-own communicator.
+"""One rank is held up in an operator of a compiled model, a checkpoint, a hook that swaps, a loader for all ranks, a compiler, or while the
+others wait in a library's own communicator.
 
     sixth_frameworks.py CASE
 """

@@ -40,9 +40,9 @@ class GpuJob(Job):
 
     timeout = 150.0
 
-    def __init__(self, case, python, builder, gpus, beside_others=False):
-        """`beside_others`: other jobs run at the same time."""
-        self.gpus, self.python, self.beside_others = gpus, python, beside_others
+    def __init__(self, case, python, builder, gpus, with_others=False):
+        """`with_others`: other jobs run at the same time."""
+        self.gpus, self.python, self.with_others = gpus, python, with_others
         for name in case.needs:
             need(python, name)
         if case.own_gpus and gpus < case.ranks:
@@ -66,7 +66,7 @@ class GpuJob(Job):
         if self.case.cores:
             environment["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] = "0"
         environment.pop("GLOO_SOCKET_IFNAME", None)
-        if self.beside_others:                # NCCL's RAS service has one address for the machine, which only one job can have
+        if self.with_others:                # NCCL's RAS service has one address for the machine, which only one job can have
             environment["NCCL_RAS_ADDR"] = "localhost:%d" % free_port()
         if self.gpus < self.case.ranks:
             environment.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")

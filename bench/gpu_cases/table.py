@@ -22,7 +22,7 @@ class GpuCase:
     field_native: bool = False
     needs: tuple = ("torch",)
     own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
-    alone: bool = False                   # no other job beside it: its kernels fill a GPU, or what shows its state is the power that its GPUs draw
+    alone: bool = False                   # no other job at the same time: its kernels fill a GPU, or what shows its state is the power that its GPUs draw
     environment: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -356,7 +356,7 @@ HELD_OUT = [
     layout("pipeline-1f1b", 2, "file-io"),
     layout("experts-balance", 3, "user-code"),
     layout("wrong-neighbour", 1, "unmatched-p2p"),
-    # The ranks beside it wait for messages, as it should.
+    # The ranks next to it wait for messages, as it should.
     layout("ring-stops"),
     layout("mixed-backends", 1, ("collective-mismatch", "process-group-order"), ranks=3),
     layout("monitored-barrier", 2, "user-code", ranks=3),

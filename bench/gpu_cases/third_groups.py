@@ -156,7 +156,7 @@ def remote_evaluation():
 
 
 def jax_barrier():
-    """A JAX process has been told that it is preempted, and waits in a barrier before it saves; the others call the next step."""
+    """A JAX process has been notified that it is preempted, and waits in a barrier before it saves; the others call the next step."""
     import jax_job
     jax = jax_job.connect()
     from jax._src import distributed

@@ -167,7 +167,7 @@ def leave_early(_):
 # --- threads and locks ------------------------------------------------------------------------------------------------------------------------------
 
 class Prefetcher:
-    """Batches are prepared by a thread. An exception has ended it, and nobody was told."""
+    """Batches are prepared by a thread. An exception, which nothing has reported, has ended it."""
 
     def __init__(self):
         self.batches = queue.Queue(4)

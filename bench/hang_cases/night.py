@@ -111,7 +111,7 @@ def fetch_with_backoff():
 
 
 def serve_tracker(path):
-    """A service beside the rank: takes records at a socket, and sends them to a server."""
+    """A service next to the rank: takes records at a socket, and sends them to a server."""
     end_with_parent()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path + ".new")

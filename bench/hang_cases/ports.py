@@ -5,7 +5,7 @@ import socket
 import threading
 
 EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"
-DEFAULTS = (28028, 29400, 29500)      # of NCCL's RAS service, of torchrun's rendezvous and of torch's store: jobs beside this run may have them
+DEFAULTS = (28028, 29400, 29500)      # of NCCL's RAS service, of torchrun's rendezvous and of torch's store: jobs other than this run's may have them
 _lock, _left = threading.Lock(), None
 
 

@@ -61,7 +61,7 @@ struct Wanted {
   bool records = false;  // a small core is to be made of it
 };
 
-// What a capture says beside its memory.
+// What a capture says in addition to its memory.
 void read_own_notes(RankStacks& rank, const target::OwnNotes& own, std::optional<NotedReport>& report) {
   if (!own.is_capture()) return;
   rank.noted_stacks = small_core::read_stacks(own.body(target::OwnNote::kStacks));

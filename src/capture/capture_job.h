@@ -90,7 +90,7 @@ struct LiveCapture {
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);
 
-// What captures among the cores note beside their memory, by their paths.
+// What captures among the cores note in addition to their memory, by their paths.
 struct NotedReport {
   std::string json;
   bool has_all_symbols = false;  // no file is missed

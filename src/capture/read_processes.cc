@@ -12,7 +12,7 @@
 namespace rankstacks::capture {
 namespace {
 
-// What is read of a process while it stands still. It may run several times: the last one counts.
+// What is read of a process while it does not run. This may be done several times: the last one counts.
 void walk(RankStacks& rank, const target::LiveTarget& target,
           const std::vector<python::RuntimeCandidate>& interpreters) {
   rank.snapshot.problems = *rank.problems_before;

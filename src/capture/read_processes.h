@@ -1,6 +1,6 @@
 // Reads the processes of a sample, in parallel, stopping as few of their threads as --stop allows.
 //
-//     read()          no thread is stopped that stands still (target/still_threads.h)
+//     read()          no thread is stopped that does not run (target/still_threads.h)
 //     unwind_ranks()  shows which stacks need registers that only a stop shows
 //     read_again()    the processes of these once more, with those threads stopped; their stacks are unwound again
 #pragma once

@@ -1,5 +1,5 @@
 // What `rankstacks core-handler` keeps in its directory: so many processes' cores, of so many bytes, and so much free
-// space beside them. The oldest cores are removed, but never the first one and the newest.
+// space in addition to them. The oldest cores are removed, but never the first one and the newest.
 //
 // Only files that the handler has written are removed. A list in the directory (kListName) has their inodes and names,
 // the oldest first; its lock makes one handler after the other remove and add. What another program or a user has put

@@ -226,8 +226,8 @@ class Watch {
       }
       if (note(result, name)) written = name;
       if (n == 1 && !written.empty())
-        tell(fmt::format("the job stands still, for {:.0f} s when it was noticed: {}.json.zst", stood.count(),
-                         store_.path_of(name)));
+        tell(fmt::format("the job makes no progress, and had made none for {:.0f} s when this was noticed: {}.json.zst",
+                         stood.count(), store_.path_of(name)));
       if (signals_.has_come() || (result && result->ranks == 0)) break;
       if (n < kLooksAtHang &&
           !sleep_until(Deadline::after(std::min<Clock::duration>(options_.watch.period, kBetweenLooks))))

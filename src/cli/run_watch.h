@@ -1,4 +1,4 @@
-// `rankstacks watch`: reads what costs nothing, and takes the evidence when the job stands still.
+// `rankstacks watch`: reads what costs nothing, and takes the evidence when the job makes no progress.
 #pragma once
 
 #include <iosfwd>

@@ -1,4 +1,4 @@
-// The command of --exec, which runs beside the watch.
+// The command of --exec, which runs at the same time as the watch.
 #pragma once
 
 #include <sys/types.h>

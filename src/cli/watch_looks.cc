@@ -79,7 +79,7 @@ watch::Seen seen_of(const JobSnapshot& job, const analyzers::Analysis& analysis)
   return all_work ? watch::Seen::kHealthy : watch::Seen::kStands;
 }
 
-// A capture of each process beside the reports: NAME.rank-0.core.zst, ...
+// A capture of each process next to the reports: NAME.rank-0.core.zst, ...
 int write_small_cores(const watch::ReportStore& store, const std::string& name, JobSnapshot job,
                       analyzers::Analysis analysis, small_core::KeptJobs& kept) {
   const Captures captures = make_captures(std::move(job), std::move(analysis), kept, false);

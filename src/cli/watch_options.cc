@@ -25,7 +25,7 @@ void WatchCommand::add_to(CLI::App& command) {
       ->type_name("DIR")
       ->required();
   command_->add_flag("--capture", options_.captures,
-                     "also a small core of each process beside the reports, as `rankstacks capture` writes it");
+                     "also a small core of each process next to the reports, as `rankstacks capture` writes it");
   command_
       ->add_option("--exec", options_.command,
                    "command for the shell, run after each report, which RANKSTACKS_REPORT names")

@@ -8,7 +8,7 @@
 
 namespace rankstacks::known {
 
-// Where a version can be found, beside the name of the file and the metadata of the Python package.
+// Where a version can be found, in addition to the name of the file and the metadata of the Python package.
 enum class VersionText {
   kNone,
   kAfter,   // behind `text` in the file's read-only data

@@ -1,4 +1,4 @@
-// What systemd-coredump notes beside the cores that it keeps, in extended attributes of the files: systemd-coredump(8).
+// What systemd-coredump notes in addition to the cores that it keeps, in extended attributes: systemd-coredump(8).
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ constexpr std::uint64_t kFirstOfDatabase = 0x40000000, kLastOfDatabase = 0x40000
 constexpr std::uint64_t kFirstOfMemory = 120, kLastOfMemory = 127;                    // WRITE to READ(4)
 constexpr std::string_view kMemorySuffix = "-shm";
 
-bool is_beside_a_database(std::string_view path) {
+bool is_companion_of_a_database(std::string_view path) {
   constexpr std::array<std::string_view, 3> kSuffixes = {kMemorySuffix, "-wal", "-journal"};
   return std::any_of(kSuffixes.begin(), kSuffixes.end(),
                      [&](std::string_view suffix) { return path.ends_with(suffix); });
@@ -54,7 +54,7 @@ bool is_one_process(const DatabaseLocks& locks) {
 std::vector<OpenDatabase> databases_among(const std::vector<OpenFile>& files) {
   std::vector<OpenDatabase> databases;
   for (const OpenFile& file : files) {
-    if (is_beside_a_database(file.path)) continue;
+    if (is_companion_of_a_database(file.path)) continue;
     const auto same = [&](const OpenDatabase& known) {
       return known.database.path == file.path && known.database.inode == file.inode;
     };

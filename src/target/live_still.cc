@@ -1,5 +1,5 @@
-// The part of LiveTarget that reads a process without stopping it, or with a stop of those threads alone that do not
-// stand still (still_threads.h).
+// The part of LiveTarget that reads a process without stopping it, or with a stop of those threads alone that run
+// (still_threads.h).
 //
 // A reading notes the run counts and registers of all threads, copies, and compares the run counts. If these are equal,
 // the copy is of one moment. If not, the reader makes it anew: at first in the hope that those threads sleep by now,
@@ -13,8 +13,8 @@
 //                  they run again                  Python's frames, locks and so on, from the copy. If these lead to
 //                                                  memory that is not in it: once more, with this inside of the stop
 //
-// It is always the whole process that stands still, stopped or not; so it does not matter what the threads that ran
-// could have changed.
+// While the copy is made that counts, no thread of the process runs, stopped or not; so it does not matter what the
+// threads that ran could have changed.
 #include <fmt/format.h>
 #include <algorithm>
 #include <thread>
@@ -38,7 +38,7 @@ constexpr int kMaxStops = 3;
 constexpr std::chrono::milliseconds kPause{1};
 
 constexpr const char* kRan = "it ran while the process was read, and was not stopped for that";
-constexpr const char* kLate = "the time to read the process was over before it was seen to stand still";
+constexpr const char* kLate = "the time to read the process was over before a reading in which none of its threads ran";
 
 // The same as ran_since(), without waiting for anything: the reader was abandoned.
 std::vector<Tid> moved_since(Pid pid, const SeenThreads& seen) {

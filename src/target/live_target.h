@@ -1,4 +1,4 @@
-// A running process as a Target: prepared from /proc, then copied while it stands still. All later work uses the copy.
+// A running process as a Target: prepared from /proc, then copied while it does not run. All later work uses the copy.
 //
 //     prepare()    /proc only: mappings, modules (each file opened once for all processes). The process runs.
 //     capture()    copy registers and the used part of every stack, run `walk`, while no thread of the process runs:
@@ -47,11 +47,11 @@ class LiveTarget final : public Target {
   void add_modules();
   void add_problem(Problem problem) { process_.problems.push_back(std::move(problem)); }
 
-  // `walk` runs while the process stands still, and read() available: keep it short. It runs on another thread of the
-  // tool than the one that traces the process, as a read may never return. In that case the process is resumed all the
-  // same, the reading thread is abandoned in the middle of its read, and `walk` runs again, from its beginning, on what
-  // was copied. It also runs again if a thread ran meanwhile: what counts is its last run. Call capture() on a thread
-  // of its own that ends right after (stopped_process.h says why).
+  // `walk` is called while the process is paused, with read() available: keep it short. It runs on another thread of
+  // the tool than the one that traces the process, as a read may never return. In that case the process is resumed all
+  // the same, the reading thread is abandoned in the middle of its read, and `walk` runs again, from its beginning, on
+  // what was copied. It also runs again if a thread ran meanwhile: what counts is its last run. Call capture() on a
+  // thread of its own that ends right after (stopped_process.h says why).
   //
   // With StopPolicy::kAuto and kNever what was read is of one moment, except for threads with a problem.
   Result<void> capture(const std::function<void()>& walk, const CopyLimits& limits = {}, const StopChoice& choice = {});

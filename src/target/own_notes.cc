@@ -46,7 +46,7 @@ class OwnNoteParser {
       notes_.bodies = {};
       notes_.problems.push_back(
           {fmt::format("captured by a newer rankstacks (notes of version {}, this tool reads {}): "
-                       "what it notes beside the memory is not read",
+                       "what it notes in addition to the memory is not read",
                        notes_.version, kNotesVersion),
            "open it with that version", ProblemCode::kMalformed});
     }

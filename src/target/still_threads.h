@@ -1,4 +1,4 @@
-// Threads that stand still while something is read, proved without stopping them.
+// Threads that do not run while something is read, proved without stopping them.
 //
 //     count   registers               the reading                 count
 //     ------------|---------------------------------------------------|----> time

@@ -7,8 +7,8 @@ namespace {
 
 // A rate below this part of the usual one is down.
 constexpr double kDown = 0.1;
-// What threads in the background do in a rank that stands still: PyTorch's watchdog of NCCL wakes ten times a second.
-// In processors, and times a second.
+// What threads in the background do in a rank that makes no progress: PyTorch's watchdog of NCCL wakes ten times a
+// second. In processors, and times a second.
 constexpr std::array<double, 4> kBackground = {0.02, 15, 0.5, 0.5};
 // Below these a median is not compared: a period without it says nothing.
 constexpr std::array<double, 4> kComparable = {0.05, 30, 1, 0.2};

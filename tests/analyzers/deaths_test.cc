@@ -125,7 +125,7 @@ TEST_CASE("an exception that reports others is no cause") {
   };
   throws(0, ExceptionCause::kPeer);
   throws(1, ExceptionCause::kTimeout);
-  SECTION("beside one of its own") {
+  SECTION("in addition to one of its own") {
     throws(2, {});
     CHECK(only_rank_2(literal) == "crashed");
   }

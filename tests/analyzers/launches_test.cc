@@ -157,7 +157,7 @@ TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
   }
 }
 
-TEST_CASE("ranks that wait for their GPUs beside a collective on the host, all of whose launches are equal") {
+TEST_CASE("some ranks wait for their GPUs, others in a collective on the host, and all launches are equal") {
   const Stack copies = Stack{nat("cuMemcpyDtoHAsync_v2", "libcuda.so.1")} + in_main(31);
   LiteralJob literal = all_synchronize(copies);
   for (std::size_t r : {0u, 2u, 3u}) {

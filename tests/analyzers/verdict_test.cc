@@ -187,7 +187,7 @@ TEST_CASE("of several reasons on a stack the one nearest the cause") {
   CHECK(reason(Stack{nat("gc_collect_main", "/usr/bin/python3.11")} + waits_in_all_reduce(33)) == "garbage-collection");
 }
 
-TEST_CASE("a rank that looks again and again for something is not accused beside one that is blocked") {
+TEST_CASE("a rank that looks again and again for something is not accused while another one is blocked") {
   LiteralJob literal;
   const Stack polls = Stack{libc("clock_nanosleep"), py("write", "/home/u/ring.py", 35)} + in_main(53),
               reads = Stack{libc("read"), py("work", "/home/u/train.py", 40)} + in_main(30);

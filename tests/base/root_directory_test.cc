@@ -80,7 +80,7 @@ TEST_CASE("pipes, directories and files of the kernel are not read") {
   CHECK(machine->read("/dev/zero", 10) == std::nullopt);
 }
 
-TEST_CASE("roots are told apart") {
+TEST_CASE("roots are distinguished") {
   TemporaryDirectory directory;
   const auto one = RootDirectory::open(directory.path()), again = RootDirectory::open(directory.path()),
              other = RootDirectory::open("/");

@@ -55,7 +55,7 @@ Environment slurm(int number, int tasks, const std::string& job, const std::stri
 
 }  // namespace
 
-TEST_CASE("two jobs of one launching script are told apart by the port at which their ranks meet") {
+TEST_CASE("two jobs of one launching script are distinguished by the port at which their ranks meet") {
   Machine m;
   m.add(5, 1, "bash");
   for (int r = 0; r < 2; ++r) {
@@ -153,7 +153,7 @@ TEST_CASE("leftovers of an earlier job on the same port") {
   }
 }
 
-TEST_CASE("ranks without names or launcher are told apart by their numbers and the time of their start") {
+TEST_CASE("ranks without names or launcher are distinguished by their numbers and the time of their start") {
   Machine m;
   m.add(5, 1, "bash");
   m.start(11, 5, "train", 101, rank(1, 2));  // what is left of the first job
@@ -198,7 +198,7 @@ TEST_CASE("a shell around each rank is not its launcher") {
   CHECK(m.groups()[0].launcher == 5);
 }
 
-TEST_CASE("jobs of Open MPI are told apart by their namespace, even with one inherited MASTER_PORT") {
+TEST_CASE("jobs of Open MPI are distinguished by their namespace, even with one inherited MASTER_PORT") {
   Machine m;
   const auto ompi = [](int number, const std::string& name) {
     return Environment{{"OMPI_COMM_WORLD_RANK", std::to_string(number)},
@@ -228,7 +228,7 @@ TEST_CASE("jobs of Slurm") {
     CHECK(m.groups()[0].names == std::vector<std::string>{"slurm:4711.0", "slurm:4711"});
     CHECK(m.groups()[0].slurm_job == "4711");
   }
-  SECTION("two jobs of one step are told apart by their ports") {
+  SECTION("two jobs of one step are distinguished by their ports") {
     for (int r = 0; r < 2; ++r) {
       m.add(10 + r, 5, "train", slurm(0, 1, "4711", "0", rank(r, 2, at("29500"))));
       m.add(20 + r, 5, "train", slurm(0, 1, "4711", "0", rank(r, 2, at("29501"))));

@@ -10,10 +10,10 @@ TEST_CASE("a process that changes between two states is never shown in both", "[
   for (const auto& behaviour : testing::behaviours())
     for (const auto policy : {target::StopPolicy::kAuto, target::StopPolicy::kNever}) {
       INFO(behaviour.name << ", --stop " << (policy == target::StopPolicy::kAuto ? "auto" : "never"));
-      const testing::Looks looks = testing::look_at(behaviour, policy, kTimes);
-      CHECK(looks.done == kTimes);
-      CHECK(looks.wrong == std::vector<std::string>());
+      const testing::Samples samples = testing::take_samples(behaviour, policy, kTimes);
+      CHECK(samples.done == kTimes);
+      CHECK(samples.wrong == std::vector<std::string>());
       // Something was read that could be wrong.
-      if (policy == target::StopPolicy::kAuto) CHECK(looks.seen[0] + looks.seen[1] > 0);
+      if (policy == target::StopPolicy::kAuto) CHECK(samples.seen[0] + samples.seen[1] > 0);
     }
 }

@@ -161,7 +161,7 @@ TEST_CASE("where one report has no native frames, the Python frames are compared
   CHECK(main_thread(other) == "moved by place");
 }
 
-TEST_CASE("some ranks moved, one stood: each is told") {
+TEST_CASE("some ranks moved, one stood: each is reported") {
   Reports r;
   for (const int rank : {0, 1, 2, 3})
     r.rank(rank, rank == 2 ? in_getitem() : in_main(14), rank == 2 ? in_getitem() : waits_in_all_reduce());

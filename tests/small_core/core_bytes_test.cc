@@ -112,10 +112,9 @@ TEST_CASE("notes of a newer version are not read, and the core is") {
   CHECK(own.is_capture());
   CHECK(own.body(target::OwnNote::kReport).empty());
   REQUIRE(own.problems.size() == 1);
-  CHECK(
-      own.problems[0].message ==
-      "captured by a newer rankstacks (notes of version 2, this tool reads 1): what it notes beside the memory is not "
-      "read");
+  CHECK(own.problems[0].message ==
+        "captured by a newer rankstacks (notes of version 2, this tool reads 1): what it notes in addition to the "
+        "memory is not read");
 }
 
 TEST_CASE("notes without a version, with unknown kinds, and mappings without sense") {

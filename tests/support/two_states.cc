@@ -115,7 +115,7 @@ void naps() { sleep_for(1); }
 void spins() {}
 void yields() { sched_yield(); }
 
-// Nearly always asleep; a different time each time, so that every part of a look meets a change.
+// Nearly always asleep; a different time each time, so that every part of a sample meets a change.
 void sleeps() {
   static thread_local std::uint64_t random = 1;
   random = random * 6364136223846793005u + 1442695040888963407u;
@@ -242,7 +242,7 @@ os.write(1, b"r")
 changes(sleeps)
 )";
 
-// --- the look --------------------------------------------------------------------------------------------------------
+// --- the samples -----------------------------------------------------------------------------------------------------
 
 SECTION(two_states_one_1);
 SECTION(two_states_one_2);
@@ -286,7 +286,8 @@ std::string words_of(const unwind::UnwoundStack& stack) {
 }
 
 // What is wrong with the stack of a thread; std::nullopt: nothing.
-std::optional<std::string> wrong_stack(const target::Target& target, const unwind::UnwoundStack& stack, Looks& looks) {
+std::optional<std::string> wrong_stack(const target::Target& target, const unwind::UnwoundStack& stack,
+                                       Samples& samples) {
   std::optional<Place> inside;  // the innermost function of the two states
   std::optional<std::uint64_t> number;
   std::optional<Address> words;
@@ -321,8 +322,8 @@ std::optional<std::string> wrong_stack(const target::Target& target, const unwin
     if (written != number)
       return fmt::format("word {} is of change {}, not {}", place->depth, written.value_or(0), *number);
   }
-  if (inside) ++looks.seen[inside->state];
-  else ++looks.between;
+  if (inside) ++samples.seen[inside->state];
+  else ++samples.between;
   if (!words) return std::nullopt;
   std::uint64_t values[kWords];
   for (std::size_t i = 0; i < kWords; ++i) {
@@ -335,7 +336,7 @@ std::optional<std::string> wrong_stack(const target::Target& target, const unwin
   return std::nullopt;
 }
 
-std::optional<std::string> wrong_python(const python::State& state, const capture::RankStacks& rank, Looks& looks) {
+std::optional<std::string> wrong_python(const python::State& state, const capture::RankStacks& rank, Samples& samples) {
   std::vector<python::NativeThread> threads;
   for (std::size_t i = 0; i < rank.stacks.size(); ++i) {
     const auto& registers = rank.target->threads()[i].registers;
@@ -356,23 +357,23 @@ std::optional<std::string> wrong_python(const python::State& state, const captur
     if (merged.partial) return "a merged stack is partial:" + all;
     for (std::size_t n = 0; n < names.size(); ++n)
       if (names[n] != names[0].substr(0, 4) + std::to_string(n + 1)) return "Python's frames:" + all;
-    if (names.empty()) ++looks.between;
-    else ++looks.seen[names[0].starts_with("one") ? 0 : 1];
+    if (names.empty()) ++samples.between;
+    else ++samples.seen[names[0].starts_with("one") ? 0 : 1];
   }
   return std::nullopt;
 }
 
-class Watch {
+class Sampler {
  public:
-  Watch(pid_t pid, target::StopPolicy policy) : pid_(pid), reader_(options_, policy) {
+  Sampler(pid_t pid, target::StopPolicy policy) : pid_(pid), reader_(options_, policy) {
     auto prepared = capture::prepare_targets({pid}, images_, capture::Preparing::kEverything, options_.timeout);
     interpreters_ = std::move(prepared[0].interpreters);
   }
 
-  void look(Looks& looks) {
+  void take(Samples& samples) {
     auto prepared = capture::prepare_targets({pid_}, images_, capture::Preparing::kModules, options_.timeout);
     if (!prepared[0].target) {
-      looks.wrong.push_back("it cannot be read: " + prepared[0].error->message());
+      samples.wrong.push_back("it cannot be read: " + prepared[0].error->message());
       return;
     }
     capture::LiveRanks live(1);
@@ -386,36 +387,36 @@ class Watch {
     capture::unwind_ranks(live.ranks, options_);
     reader_.read_again(live, sockets);
     if (!rank.target) {
-      looks.wrong.push_back("it was not read: " + rank.snapshot.problems.back().message);
+      samples.wrong.push_back("it was not read: " + rank.snapshot.problems.back().message);
       return;
     }
-    ++looks.done;
+    ++samples.done;
     switch (live.targets[0]->method()) {
-      case ReadMethod::kWithoutStop: ++looks.without_stop; break;
-      case ReadMethod::kPartlyStopped: ++looks.partly; break;
-      default: ++looks.stopped;
+      case ReadMethod::kWithoutStop: ++samples.without_stop; break;
+      case ReadMethod::kPartlyStopped: ++samples.partly; break;
+      default: ++samples.stopped;
     }
     const auto threads = rank.target->threads();
     for (std::size_t i = 0; i < threads.size(); ++i) {
       if (!threads[i].registers) {
-        ++looks.untold;
+        ++samples.left_out;
         continue;
       }
       const unwind::UnwoundStack& stack = rank.stacks[i];
       if (stack.end != StackEnd::kComplete) {
-        ++looks.incomplete;
+        ++samples.incomplete;
         continue;
       }
       if (rank.python) continue;
-      if (auto wrong = wrong_stack(*rank.target, stack, looks))
-        looks.wrong.push_back(fmt::format("look {}: {}:{} ({} threads stopped of {})", looks.done, *wrong,
-                                          words_of(stack), live.targets[0]->threads_stopped(), threads.size()));
+      if (auto wrong = wrong_stack(*rank.target, stack, samples))
+        samples.wrong.push_back(fmt::format("sample {}: {}:{} ({} threads stopped of {})", samples.done, *wrong,
+                                            words_of(stack), live.targets[0]->threads_stopped(), threads.size()));
     }
-    // What ran during the look may have changed Python's state: the report says so.
+    // What ran while the sample was taken may have changed Python's state: the report says so.
     if (rank.python && live.targets[0]->cuts().empty())
-      if (auto wrong = wrong_python(*rank.python, rank, looks))
-        looks.wrong.push_back(fmt::format("look {}: {} ({} threads stopped of {})", looks.done, *wrong,
-                                          live.targets[0]->threads_stopped(), threads.size()));
+      if (auto wrong = wrong_python(*rank.python, rank, samples))
+        samples.wrong.push_back(fmt::format("sample {}: {} ({} threads stopped of {})", samples.done, *wrong,
+                                            live.targets[0]->threads_stopped(), threads.size()));
   }
 
  private:
@@ -445,13 +446,13 @@ const std::vector<Behaviour>& behaviours() {
   return all;
 }
 
-Looks look_at(const Behaviour& behaviour, target::StopPolicy policy, int times) {
-  int told[2] = {-1, -1};  // Python says when its threads run
-  if (pipe(told) != 0) return {.wrong = {"no pipe"}};
-  const FileDescriptor telling(told[0]);
+Samples take_samples(const Behaviour& behaviour, target::StopPolicy policy, int times) {
+  int started[2] = {-1, -1};  // a pipe: Python writes to it when its threads run
+  if (pipe(started) != 0) return {.wrong = {"no pipe"}};
+  const FileDescriptor started_pipe(started[0]);
   ChildProcess child([&](auto& ready) {
     if (behaviour.body == nullptr) {
-      dup2(told[1], STDOUT_FILENO);
+      dup2(started[1], STDOUT_FILENO);
       ready();
       execl("/usr/bin/python3", "python3", "-c", kPython, nullptr);
       _exit(127);
@@ -459,16 +460,16 @@ Looks look_at(const Behaviour& behaviour, target::StopPolicy policy, int times) 
     ready();
     behaviour.body();
   });
-  close(told[1]);
-  Looks looks;
-  char said = 0;
-  if (!child.ready() || (behaviour.body == nullptr && read(telling.get(), &said, 1) != 1)) {
-    looks.wrong.emplace_back("it has not started");
-    return looks;
+  close(started[1]);
+  Samples samples;
+  char byte = 0;
+  if (!child.ready() || (behaviour.body == nullptr && read(started_pipe.get(), &byte, 1) != 1)) {
+    samples.wrong.emplace_back("it has not started");
+    return samples;
   }
-  Watch watch(child.pid(), policy);
-  for (int i = 0; i < times; ++i) watch.look(looks);
-  return looks;
+  Sampler sampler(child.pid(), policy);
+  for (int i = 0; i < times; ++i) sampler.take(samples);
+  return samples;
 }
 
 }  // namespace rankstacks::testing

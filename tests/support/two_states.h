@@ -1,5 +1,5 @@
-// Processes that change between two known states as often as they can, and a look at them that finds a snapshot of more
-// than one moment.
+// Processes that change between two known states as often as they can, and samples of them, among which a snapshot of
+// more than one moment is found.
 //
 // In each state a thread is inside of three functions that call each other, one_1() to one_3() or two_1() to two_3().
 // Each function writes the number of the change into its own frame, and into a word of the frame of changes(), which
@@ -23,19 +23,19 @@ struct Behaviour {
 };
 const std::vector<Behaviour>& behaviours();
 
-struct Looks {
-  int done = 0;          // looks at a process that was read
+struct Samples {
+  int done = 0;          // samples in which the process was read
   int without_stop = 0;  // of these: no thread was stopped,
   int partly = 0;        // some were,
   int stopped = 0;       // all were
   int seen[2] = {0, 0};  // stacks in each of the states
   int between = 0;       // stacks in neither
-  int untold = 0;        // threads that ran, and were left out for that (--stop never)
+  int left_out = 0;      // threads that ran, and are not shown for that reason (--stop never)
   int incomplete = 0;    // stacks that do not reach their end
   std::vector<std::string> wrong;
 };
 
-// Looks at a new process of this kind, so many times.
-Looks look_at(const Behaviour& behaviour, target::StopPolicy policy, int times);
+// So many samples of a new process of this kind.
+Samples take_samples(const Behaviour& behaviour, target::StopPolicy policy, int times);
 
 }  // namespace rankstacks::testing

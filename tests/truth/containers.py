@@ -60,7 +60,7 @@ class Container:
         self.process.stdout.close()
 
 
-def case_are_told_apart(directory):
+def case_are_distinguished(directory):
     with Container(os.path.join(directory, "a.json")) as a, Container(os.path.join(directory, "b.json")) as b:
         check(a.pid == b.pid and a.report["ranks"][0]["host"] == b.report["ranks"][0]["host"], "the containers: %d and %d" % (a.pid, b.pid))
         check(a.identity["boot_id"] == b.identity["boot_id"] and a.identity["pid_namespace"] != b.identity["pid_namespace"], "%r %r" % (a.identity, b.identity))

@@ -125,7 +125,7 @@ def case_symbols_from_a_server(directory):
 
 
 class Answering(http.server.ThreadingHTTPServer):
-    """Answers what it is told to whoever asks, or nothing at all until it is closed."""
+    """Answers what it is given to whoever asks, or nothing at all until it is closed."""
 
     def __init__(self, body):
         self.closed = threading.Event()

@@ -11,12 +11,12 @@ from truth_python import only_rank
 PROGRAM = r"""
 import json, os, sys, traceback
 def chain(error):
-    found, told = [], traceback.TracebackException(type(error), error, error.__traceback__)
+    found, printed = [], traceback.TracebackException(type(error), error, error.__traceback__)
     while True:
-        if told.__cause__ is not None:
-            link, told, error = "cause", told.__cause__, error.__cause__
-        elif told.__context__ is not None and not told.__suppress_context__:
-            link, told, error = "context", told.__context__, error.__context__
+        if printed.__cause__ is not None:
+            link, printed, error = "cause", printed.__cause__, error.__cause__
+        elif printed.__context__ is not None and not printed.__suppress_context__:
+            link, printed, error = "context", printed.__context__, error.__context__
         else:
             return found[:8]
         found.append({"link": link, "type": type(error).__name__, "message": error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None})

@@ -159,7 +159,7 @@ def in_browser_search_and_filters(directory, browser):
     check(browser.run("document.getElementById('filter-host').parentElement.hidden"), "one host is a choice of none")
 
 
-def in_browser_two_hosts_can_be_told_apart(directory, browser):
+def in_browser_two_hosts_can_be_distinguished(directory, browser):
     with gzip.open(DATA_LOADER) as stream:
         report = json.load(stream)
     for rank in report["ranks"][2:]:

@@ -48,7 +48,7 @@ def case_a_shell_with_a_ranks_variables(directory):
             check("cat" not in commands_of(report), "what reads its output is a rank: %r" % commands_of(report))
 
 
-def case_a_rank_beside_the_tool_in_one_shell(directory):
+def case_a_rank_and_the_tool_in_one_shell(directory):
     environment = dict(os.environ, RANK="41", WORLD_SIZE="64")
     with native("threads", env=environment) as fixture:
         # The fixture's parent is this test, the shell's too: one rank by itself, and one started in the same shell.

@@ -67,9 +67,9 @@ def file_name(text):
 
 
 class Job:
-    """A process in which each kind is planted in every place that takes one; `told`: also in its arguments and variables."""
+    """A process in which each kind is planted in every place that takes one; `in_arguments`: also in its arguments and environment variables."""
 
-    def __init__(self, directory, told=True, command=()):
+    def __init__(self, directory, in_arguments=True, command=()):
         if not shutil.which("gcc"):
             raise Skip("no gcc on this machine")
         source, library = os.path.join(directory, "waits.c"), os.path.join(directory, "waits.so")
@@ -97,13 +97,13 @@ class Job:
         with open(planned, "w", encoding="utf-8") as file:
             json.dump(plan, file)
         environment = dict(os.environ, **({"IN_NAMESPACE": "1"} if command else {}), PLAN=planned, RANK="0", WORLD_SIZE="2", PYTHONDONTWRITEBYTECODE="1")
-        for number, kind in enumerate(KINDS_OF_SECRETS if told else []):
+        for number, kind in enumerate(KINDS_OF_SECRETS if in_arguments else []):
             for family in ("NCCL", "TORCH", "CUDA", "OMP", "GLOO", "UCX", "FI"):
                 environment["%s_PLANTED_%d" % (family, number)] = kind.text
             name, equals, value = kind.text.partition("=")
             if equals and name.replace("_", "").isalnum():
                 environment["NCCL_" + name] = environment[name] = value
-        arguments = [kind.text for kind in KINDS_OF_SECRETS] if told else []
+        arguments = [kind.text for kind in KINDS_OF_SECRETS] if in_arguments else []
         self.fixture = Fixture([*command, "/usr/bin/python3", script] + arguments, env=environment)
 
     def __enter__(self):
@@ -220,10 +220,10 @@ def check_small_core(what, path):
     check_output("doctor of " + what, "doctor", path, expect=(0, 1))
 
 
-def check_captures(directory, told):
-    place = os.path.join(directory, "told" if told else "untold")
+def check_captures(directory, in_arguments):
+    place = os.path.join(directory, "with-arguments" if in_arguments else "without-arguments")
     os.mkdir(place)
-    with Job(place, told) as job:
+    with Job(place, in_arguments) as job:
         full = os.path.join(place, "full")
         debugger.write_core(job.fixture.pid, full)
         with open(full, "rb") as file:
@@ -241,11 +241,11 @@ def check_captures(directory, told):
 
 
 def case_of_small_cores(directory):
-    check_captures(directory, told=True)
+    check_captures(directory, in_arguments=True)
 
 
 def case_of_small_cores_of_what_only_frames_say(directory):
-    check_captures(directory, told=False)
+    check_captures(directory, in_arguments=False)
 
 
 def case_of_dumps_and_watches(directory):
@@ -254,13 +254,14 @@ def case_of_dumps_and_watches(directory):
         for options in ([], ["--native"], ["--json"], ["--json", "--native"], ["--locals", "--full-filenames"], ["--subprocesses"]):
             check_output("dump %s" % options, "dump", "--pid", pid, *options)
         hangs = os.path.join(directory, "hangs")
-        told = 'printenv | grep ^RANKSTACKS_ > "%s/told.new"; mv "%s/told.new" "%s/told"' % (directory, directory, directory)
-        with watch.Watch(directory, "--pids", str(pid), "--capture", "--exec", told) as watching:
+        variables = os.path.join(directory, "variables")
+        command = 'printenv | grep ^RANKSTACKS_ > "%s.new"; mv "%s.new" "%s"' % (variables, variables, variables)
+        with watch.Watch(directory, "--pids", str(pid), "--capture", "--exec", command) as watching:
             watching.learn(5)
             check(watching.end() == 0, "watch: %r" % watching.said())
         files = [os.path.join(hangs, name) for name in os.listdir(hangs)]
         check(len(files) == 3, "watch has written %r" % files)
-        for path in [*files, watching.log] + ([os.path.join(directory, "told")] if os.path.exists(os.path.join(directory, "told")) else []):
+        for path in [*files, watching.log] + ([variables] if os.path.exists(variables) else []):
             if path.endswith(".core.zst"):
                 subprocess.run(["zstd", "-qd", "-o", path[:-4], path], check=True)
                 check_small_core("watch's capture", path[:-4])

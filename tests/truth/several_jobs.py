@@ -1,4 +1,4 @@
-"""`--job` where several jobs run: they are told apart, listed, chosen, and no process outside of the chosen one is ever stopped.
+"""`--job` where several jobs run: they are distinguished, listed, chosen, and no process outside of the chosen one is ever stopped.
 
 Each case runs in a pid namespace of its own, where no other test's ranks are. The ranks sleep: ptrace wakes a sleeping thread, which
 the kernel counts as a voluntary context switch, so a rank whose counts stay the same was not stopped."""

@@ -91,7 +91,7 @@ def case_a_hang_is_written_down(directory):
         check(len(watch.files("-hang-", ".txt")) == 3, "%r" % os.listdir(watch.reports))
         wait_until(lambda: os.path.exists(mark), "--exec: %r" % watch.said())
         with open(mark, encoding="utf-8") as called:
-            check(called.read().split() == ["hang", paths[-1], paths[-1].replace(".json.zst", ".txt")], "--exec was told something else")
+            check(called.read().split() == ["hang", paths[-1], paths[-1].replace(".json.zst", ".txt")], "--exec was given something else")
         check(watch.end() == 0 and len(watch.files("-stop-")) == 1, "SIGTERM: %r" % watch.said())
         check(not [name for name in os.listdir(watch.reports) if name.startswith(".")], "something half is left: %r" % os.listdir(watch.reports))
         job.check_unharmed(answers=False)
@@ -123,7 +123,7 @@ def case_a_rank_dies(directory):
         check(watch.end() == 0, "%r" % watch.said())
 
 
-def case_captures_beside_the_reports(directory):
+def case_captures_next_to_the_reports(directory):
     with Job() as job, Watch(directory, *named(job), "--capture") as watch:
         watch.learn(5)
         check(watch.end() == 0, "%r" % watch.said())

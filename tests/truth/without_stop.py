@@ -69,7 +69,7 @@ def case_later_samples_do_not_stop_either(directory):
 
 
 def case_native_programs(directory):
-    """Stacks of all kinds: what stands still is shown in full, whether it had to be stopped or not."""
+    """Stacks of all kinds: what does not run is shown in full, whether it had to be stopped or not."""
     for name in ("threads", "waits", "deep", "unwinding", "inlined", "signal_handler", "context", "context_O0", "cxx", "chain", "chain_O0", "chain_frame_pointers",
                  "chain_static", "no_frame_pointer", "tail_calls", "jit"):
         with native(name) as fixture:
