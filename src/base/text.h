@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace rankstacks {
@@ -13,6 +14,11 @@ inline bool contains(std::string_view text, char part) { return text.find(part) 
 // The plural ending of a counted noun: "1 thread", "2 threads".
 constexpr std::string_view plural(std::size_t count, std::string_view ending = "s") {
   return count == 1 ? std::string_view() : ending;
+}
+
+// "1 thread", "2 threads"; "2 processes" with the ending "es".
+inline std::string counted(std::size_t count, std::string_view noun, std::string_view ending = "s") {
+  return std::to_string(count).append(" ").append(noun).append(plural(count, ending));
 }
 
 }  // namespace base

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace rankstacks {
 inline namespace model {
 namespace {
@@ -51,7 +53,7 @@ std::string format_rank_set(const JobSnapshot& job, const std::vector<std::size_
 }
 
 std::string name_ranks(const JobSnapshot& job, const std::vector<std::size_t>& ranks, std::size_t limit) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", format_rank_set(job, ranks, limit));
+  return fmt::format("rank{} {}", plural(ranks.size()), format_rank_set(job, ranks, limit));
 }
 
 }  // namespace model
