@@ -386,7 +386,7 @@ const known::IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot
 bool is_idle(const JobSnapshot& job, const ThreadSnapshot& thread, known::Role role) {
   // Stopped, frozen, waiting for a disk, holding the GIL or waiting for it: not the idle state of any role.
   constexpr std::string_view kNotIdle = "DTtF";
-  if (thread.gil || (thread.state && kNotIdle.find(*thread.state) != std::string_view::npos)) return false;
+  if (thread.gil || (thread.state && contains(kNotIdle, *thread.state))) return false;
   return idle_rule_of(job, thread, role) != nullptr ||
          (role == known::Role::kIdlePool && waits_for_work(job, thread) && !is_of_known_pool(job, thread));
 }

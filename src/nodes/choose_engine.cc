@@ -42,7 +42,7 @@ std::vector<std::string> words_of(std::string_view command, std::string_view arg
 bool is_installed(const known::EngineRule& rule, const Interrupts& interrupts) {
   const CommandOutput probe = output_of(words_of(rule.command, rule.probe), kProbeLimit, interrupts);
   return probe.outcome.end == CallEnd::kExited && probe.outcome.status == 0 &&
-         (probe.out + probe.err).find(rule.shows) != std::string::npos;
+         contains(probe.out + probe.err, rule.shows);
 }
 
 std::vector<std::string_view> split(std::string_view text, char at) {

@@ -33,7 +33,7 @@ std::vector<std::string> ends_of(const std::string& path) {
   constexpr std::size_t kMaxEnds = 32;
   std::vector<std::string> ends;
   // The path is the core's, and must not lead out of the directory that it is appended to.
-  const bool leads_out = (path + "/").find("/../") != std::string::npos;
+  const bool leads_out = contains(path + "/", "/../");
   if (is_below_linked(path) && !leads_out) ends.push_back("/usr" + path);
   for (std::size_t at = path.find('/'); at != std::string::npos && !leads_out && ends.size() < kMaxEnds;
        at = path.find('/', at + 1))
