@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,16 @@ inline namespace base {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 inline bool contains(std::string_view text, char part) { return text.find(part) != std::string_view::npos; }
+
+template <class Words>
+bool is_one_of(std::string_view text, const Words& words) {
+  for (const std::string_view word : words)
+    if (text == word) return true;
+  return false;
+}
+inline bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
+  return is_one_of<std::initializer_list<std::string_view>>(text, words);
+}
 
 // The plural ending of a counted noun: "1 thread", "2 threads".
 constexpr std::string_view plural(std::size_t count, std::string_view ending = "s") {

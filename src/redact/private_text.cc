@@ -10,10 +10,6 @@
 namespace rankstacks::redact {
 namespace {
 
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 // Accounts, and words, that identify nobody. A user of such a name loses the home directory, and the name stays.
 bool is_common(std::string_view user) {
   return user.size() < 3 ||

@@ -9,10 +9,6 @@
 namespace rankstacks::redact {
 namespace {
 
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 // "--hf-token" -> {"hf", "token"}, "accessKey" -> {"access", "key"}; lower case.
 std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> words(1);
