@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -30,6 +31,19 @@ constexpr std::string_view plural(std::size_t count, std::string_view ending = "
 // "1 thread", "2 threads"; "2 processes" with the ending "es".
 inline std::string counted(std::size_t count, std::string_view noun, std::string_view ending = "s") {
   return std::to_string(count).append(" ").append(noun).append(plural(count, ending));
+}
+
+// "a, b, c"; of more than `limit`: "a, b and 3 more".
+template <class Words>
+std::string joined(const Words& words, std::string_view between = ", ", std::size_t limit = SIZE_MAX) {
+  std::string text;
+  std::size_t shown = 0;
+  for (const auto& word : words) {
+    if (shown == limit) return text.append(" and ").append(std::to_string(words.size() - limit)).append(" more");
+    if (shown++ > 0) text += between;
+    text += word;
+  }
+  return text;
 }
 
 }  // namespace base

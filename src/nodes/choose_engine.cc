@@ -125,11 +125,9 @@ Result<std::vector<SlurmStep>> parse_squeue(std::string_view text, const std::st
   }
   const std::string subject = "Slurm's job " + job;
   if (tasks.size() > 1) {
-    std::string names;
-    for (const std::string& task : tasks) names += (names.empty() ? "" : ", ") + task;
     return fail({.code = ErrorCode::kUsage,
                  .subject = subject,
-                 .what = "an array, of which several tasks run: " + names.substr(0, 512),
+                 .what = "an array, of which several tasks run: " + joined(tasks).substr(0, 512),
                  .hint = "--slurm takes one of them"});
   }
   if (steps.empty())

@@ -60,14 +60,6 @@ bool never_was_a_file(const CoreModuleIdentity& wanted) {
   return wanted.path.starts_with("/memfd:") && (!wanted.build_id || wanted.build_id->empty());
 }
 
-// "a, b and 3 more"
-std::string list(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMaxNames); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kMaxNames) text += fmt::format(" and {} more", names.size() - kMaxNames);
-  return text;
-}
-
 }  // namespace
 
 std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdentity& wanted) const {
@@ -175,16 +167,16 @@ std::vector<Problem> CoreImages::problems() const {
     for (const auto& [path, package] : debian_packages_of(paths, options_.sysroot)) packages.insert(package);
     problems.push_back(
         {fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), plural(missing_.size()),
-                     list(names)),
+                     joined(names, ", ", kMaxNames)),
          fmt::format("give them with --sysroot or --search, or open the core on the machine where it was taken{}{}",
-                     packages.empty() ? "" : "; they are of the Debian packages ",
-                     list({packages.begin(), packages.end()})),
+                     packages.empty() ? "" : "; they are of the Debian packages ", joined(packages, ", ", kMaxNames)),
          ProblemCode::kFileMissing});
   }
   if (!unverified_.empty()) {
     problems.push_back(
         {fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(),
-                     plural(unverified_.size()), unverified_.size() == 1 ? "it" : "them", list(unverified_)),
+                     plural(unverified_.size()), unverified_.size() == 1 ? "it" : "them",
+                     joined(unverified_, ", ", kMaxNames)),
          "frames may be wrong if they changed since; coredump_filter's bit 4 makes the kernel write the pages with "
          "build-ids",
          ProblemCode::kFileUnverified});
