@@ -60,6 +60,21 @@ bool never_was_a_file(const CoreModuleIdentity& wanted) {
   return wanted.path.starts_with("/memfd:") && (!wanted.build_id || wanted.build_id->empty());
 }
 
+// What shows that the file is another than the process had; std::nullopt: nothing does.
+std::optional<std::string> difference_of(const elf::Image& file, const std::string& path,
+                                         const CoreModuleIdentity& wanted) {
+  if (wanted.build_id && (!wanted.build_id->empty() || !file.build_id().empty())) {
+    if (*wanted.build_id == file.build_id()) return std::nullopt;
+    return fmt::format("the core has build-id {}, {} has {}", elf::to_string(*wanted.build_id), path,
+                       elf::to_string(file.build_id()));
+  }
+  const std::size_t size = wanted.head.size();
+  if (size == 0 || (file.bytes().size() >= size && std::memcmp(wanted.head.data(), file.bytes().data(), size) == 0))
+    return std::nullopt;
+  return fmt::format("{} is another file: its first {} bytes differ from those in the core, and there is no build-id",
+                     path, size);
+}
+
 }  // namespace
 
 std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdentity& wanted) const {
@@ -86,6 +101,12 @@ std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdenti
   return all;
 }
 
+Result<std::shared_ptr<const elf::Image>> CoreImages::open(const Candidate& candidate,
+                                                           const CoreModuleIdentity& wanted) {
+  return candidate.below_sysroot.empty() ? cache_.open(candidate.path, wanted.path)
+                                         : cache_.open_below(options_.sysroot, candidate.below_sysroot, wanted.path);
+}
+
 FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
   std::vector<Problem> refused;
   std::string why;
@@ -108,9 +129,7 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     }
     if (i == all.size()) break;
     const Candidate& candidate = all[i];
-    auto image = candidate.below_sysroot.empty()
-                     ? cache_.open(candidate.path, wanted.path)
-                     : cache_.open_below(options_.sysroot, candidate.below_sysroot, wanted.path);
+    auto image = open(candidate, wanted);
     if (!image) {
       if (image.error().code == ErrorCode::kNotFound && !candidate.asked_for) continue;
       Error error = image.error();
@@ -118,24 +137,11 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
       refuse(candidate, error.message());
       continue;
     }
-    const elf::Image& file = **image;
-    if (wanted.build_id && (!wanted.build_id->empty() || !file.build_id().empty())) {
-      if (*wanted.build_id != file.build_id()) {
-        refuse(candidate, fmt::format("the core has build-id {}, {} has {}", elf::to_string(*wanted.build_id),
-                                      candidate.path, elf::to_string(file.build_id())));
-        continue;
-      }
-    } else if (!wanted.head.empty()) {
-      const std::size_t size = wanted.head.size();
-      if (file.bytes().size() < size || std::memcmp(wanted.head.data(), file.bytes().data(), size) != 0) {
-        refuse(candidate,
-               fmt::format(
-                   "{} is another file: its first {} bytes differ from those in the core, and there is no build-id",
-                   candidate.path, size));
-        continue;
-      }
+    if (auto difference = difference_of(**image, candidate.path, wanted)) {
+      refuse(candidate, std::move(*difference));
+      continue;
     }
-    if (!holds_code(file)) continue;  // the symbolizer finds debug files itself
+    if (!holds_code(**image)) continue;  // the symbolizer finds debug files itself
     if (!wanted.build_id && wanted.head.empty()) unverified_.push_back(candidate.path);
     return {*image, {}};
   }
