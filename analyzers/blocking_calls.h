@@ -2,16 +2,10 @@
 // public names.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
 namespace rankstacks::analyzers {
-
-template <std::size_t N>
-bool is_one_of(std::string_view text, const std::array<std::string_view, N>& list) {
-  return std::find(list.begin(), list.end(), text) != list.end();
-}
 
 inline constexpr std::array<std::string_view, 47> kFileCalls = {
     "read",     "write",           "pread",     "pwrite",    "pread64",   "pwrite64",        "readv",      "writev",

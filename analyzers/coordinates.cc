@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -78,7 +79,7 @@ std::string whole_stages(const JobSnapshot& job, const std::vector<std::size_t>&
   const auto world = job.ranks[ranks.front()].world_size;
   if (!left.empty() || named.size() == all.size() || !world || numbers.size() != static_cast<std::size_t>(*world))
     return "";
-  return fmt::format("all ranks of pipeline {} {}", named.size() == 1 ? "stage" : "stages",
+  return fmt::format("all ranks of pipeline stage{} {}", plural(named.size()),
                      format_numbers({named.begin(), named.end()}));
 }
 

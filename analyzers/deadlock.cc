@@ -4,9 +4,6 @@
 #include <map>
 #include <utility>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "analyzers/between_sides.h"
 #include "analyzers/collective_roots.h"
 #include "analyzers/flight_records.h"
@@ -17,6 +14,7 @@
 #include "analyzers/unmatched_messages.h"
 #include "analyzers/waiting_job.h"
 #include "analyzers/watchdog_text.h"
+#include "base/text.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -38,9 +36,7 @@ std::optional<Deadlock> another_collective_in_gloo(const WaitingJob& waiting) {
     by_work[std::move(work)].push_back(i);
   }
   if (by_work.size() != 2) return std::nullopt;
-  const auto side = [](const auto& one) {
-    return DifferentOperation{one.second, fmt::format("{}", fmt::join(one.first, " and "))};
-  };
+  const auto side = [](const auto& one) { return DifferentOperation{one.second, joined(one.first, " and ")}; };
   return accuse_smaller_side(waiting.job, waiting.states, "what gloo runs", side(*by_work.begin()),
                              side(*by_work.rbegin()));
 }

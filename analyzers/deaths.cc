@@ -76,8 +76,8 @@ std::string describe_oom_kills(const JobSnapshot& job, const std::vector<std::si
     most = std::max(most, kills);
   }
   if (with.empty()) return "";
-  return fmt::format(", and the kernel has killed {} {} of the control group of {} for lack of memory", most,
-                     most == 1 ? "process" : "processes", name_ranks(job, with));
+  return fmt::format(", and the kernel has killed {} of the control group of {} for lack of memory",
+                     counted(most, "process", "es"), name_ranks(job, with));
 }
 
 }  // namespace

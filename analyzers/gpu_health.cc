@@ -171,10 +171,8 @@ std::string describe_gpu_differences(const JobSnapshot& job) {
   std::size_t count = 0;
   for (const GpuCondition& condition : gpu_conditions(job)) {
     if (!condition.differs || ++count > kMax) continue;
-    std::string notes;
-    for (const std::string& note : condition.notes) notes += (notes.empty() ? "" : ", ") + note;
-    text +=
-        fmt::format("{}the GPU of {} differs ({})", text.empty() ? "" : ", ", name_ranks(job, {condition.rank}), notes);
+    text += fmt::format("{}the GPU of {} differs ({})", text.empty() ? "" : ", ", name_ranks(job, {condition.rank}),
+                        joined(condition.notes));
   }
   return count > kMax ? fmt::format("{} and {} more", text, count - kMax) : text;
 }

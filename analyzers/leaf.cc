@@ -2,6 +2,7 @@
 
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
+#include "base/text.h"
 #include "known/known_programs.h"
 #include "known/modules.h"
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "model/host_set.h"
 #include "model/rank_set.h"
 
@@ -77,7 +78,7 @@ std::string describe_nodes(const JobSnapshot& job, const NodeGroup& group) {
   std::string text =
       names.size() == 1 ? names.front() : fmt::format("{} nodes, {}", names.size(), format_host_set(names));
   if (!group.ranks.empty())
-    text += fmt::format(" ({} {})", group.ranks.size() == 1 ? "rank" : "ranks", format_numbers(group.ranks));
+    text += fmt::format(" (rank{} {})", plural(group.ranks.size()), format_numbers(group.ranks));
   text += fmt::format(": {}: {}", group.first->engine, phrase_of(group.first->fault));
   if (!group.first->said.empty())
     text += names.size() == 1 ? fmt::format(" ({})", group.first->said)

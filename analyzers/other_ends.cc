@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "base/text.h"
 #include "model/process_key.h"
 
 namespace rankstacks::analyzers {
@@ -32,7 +33,6 @@ std::string before(const SyscallInfo& call) {
   constexpr std::array<std::string_view, 8> kWriting = {"write",    "writev",   "sendto",   "sendmsg",
                                                         "sendmmsg", "vmsplice", "sendfile", "connect"};
   constexpr std::array<std::string_view, 5> kReading = {"read", "readv", "recvfrom", "recvmsg", "recvmmsg"};
-  const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), call.name) != names.end(); };
   switch (call.others.front().kind) {
     case EndKind::kLock: return ", held by";
     case EndKind::kChild: return " for";
@@ -40,7 +40,7 @@ std::string before(const SyscallInfo& call) {
     case EndKind::kPipe:
     case EndKind::kSocket: break;
   }
-  return among(kWriting) ? " to" : among(kReading) ? " from" : ", the other end:";
+  return is_one_of(call.name, kWriting) ? " to" : is_one_of(call.name, kReading) ? " from" : ", the other end:";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
 #include "analyzers/other_ends.h"
+#include "base/text.h"
 
 namespace rankstacks::analyzers {
 

@@ -14,6 +14,7 @@
 #include "analyzers/place.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
+#include "base/text.h"
 
 namespace rankstacks::analyzers {
 namespace {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -23,10 +22,6 @@ namespace {
 // So many threads of a process with one and the same waiting stack are a pool, whichever library it belongs to.
 constexpr std::size_t kPoolSize = 3;
 
-bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), text) != words.end();
-}
-
 // A rule's number: the threads' rules first, then the children's.
 using RuleNumber = std::uint32_t;
 
@@ -41,14 +36,12 @@ const known::RoleRule& rule_at(RuleNumber i) {
   return is_of_child(i) ? known.child_roles[i - known.thread_roles.size()] : known.thread_roles[i];
 }
 
-bool is_one_of(known::RoleMatch match, std::initializer_list<known::RoleMatch> matches) {
-  return std::find(matches.begin(), matches.end(), match) != matches.end();
-}
 bool asks_for_function(known::RoleMatch match) {
-  return is_one_of(match, {known::RoleMatch::kFunction, known::RoleMatch::kEntry, known::RoleMatch::kInnermost});
+  return match == known::RoleMatch::kFunction || match == known::RoleMatch::kEntry ||
+         match == known::RoleMatch::kInnermost;
 }
 bool asks_for_module(known::RoleMatch match) {
-  return is_one_of(match, {known::RoleMatch::kEntryModule, known::RoleMatch::kPolls});
+  return match == known::RoleMatch::kEntryModule || match == known::RoleMatch::kPolls;
 }
 
 std::string_view file_of(const Frame& frame) { return frame.file ? std::string_view(*frame.file) : std::string_view(); }
@@ -238,8 +231,8 @@ class Matcher {
     };
     for (const FrameId id : stack.thread.frames)
       look_at(id, [&](const known::RoleRule& r) {
-        return is_one_of(r.match,
-                         {known::RoleMatch::kFunction, known::RoleMatch::kPython, known::RoleMatch::kPythonFile}) &&
+        return (r.match == known::RoleMatch::kFunction || r.match == known::RoleMatch::kPython ||
+                r.match == known::RoleMatch::kPythonFile) &&
                !is_hidden(r);
       });
     look_at(stack.entry_function, of(known::RoleMatch::kEntry));
@@ -386,7 +379,7 @@ const known::IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot
 bool is_idle(const JobSnapshot& job, const ThreadSnapshot& thread, known::Role role) {
   // Stopped, frozen, waiting for a disk, holding the GIL or waiting for it: not the idle state of any role.
   constexpr std::string_view kNotIdle = "DTtF";
-  if (thread.gil || (thread.state && kNotIdle.find(*thread.state) != std::string_view::npos)) return false;
+  if (thread.gil || (thread.state && contains(kNotIdle, *thread.state))) return false;
   return idle_rule_of(job, thread, role) != nullptr ||
          (role == known::Role::kIdlePool && waits_for_work(job, thread) && !is_of_known_pool(job, thread));
 }

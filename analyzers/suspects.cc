@@ -11,6 +11,7 @@
 #include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
 #include "analyzers/watchdog_reporters.h"
+#include "base/text.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -46,7 +47,7 @@ std::string Judge::numbers_seen_twice() const {
     if (const auto number = job_.ranks[s.rank].rank; number && !s.ended && !s.unrelated && !seen.insert(*number).second)
       twice.insert(*number);
   if (twice.empty()) return "";
-  return fmt::format("{} {} {}", twice.size() == 1 ? "rank" : "ranks", format_numbers({twice.begin(), twice.end()}),
+  return fmt::format("rank{} {} {}", plural(twice.size()), format_numbers({twice.begin(), twice.end()}),
                      twice.size() == 1 ? "is" : "are");
 }
 
@@ -118,7 +119,7 @@ Verdict Judge::culprits(std::vector<Suspect> suspects, const std::string& waitin
 
 std::string Judge::pids_of(const std::vector<std::size_t>& ranks) const {
   constexpr std::size_t kMax = 8;
-  std::string text = ranks.size() == 1 ? "pid" : "pids";
+  std::string text = fmt::format("pid{}", plural(ranks.size()));
   for (std::size_t i = 0; i < ranks.size() && i < kMax; ++i)
     text += fmt::format("{}{}", i == 0 ? " " : ",", job_.ranks[ranks[i]].pid);
   return ranks.size() > kMax ? fmt::format("{} and {} more", text, ranks.size() - kMax) : text;

@@ -13,6 +13,7 @@
 #include "analyzers/gpu_health.h"
 #include "analyzers/verdict_words.h"
 #include "analyzers/watchdog_reporters.h"
+#include "base/text.h"
 #include "known/ordinary_exceptions.h"
 #include "model/rank_set.h"
 
@@ -263,8 +264,8 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
   if (waiting.empty()) waiting = "the others have ended";
   Verdict verdict =
       make(VerdictStatus::kCulprit,
-           fmt::format("{} {} {} not there ({}{}) while {}", missing.size() == 1 ? "rank" : "ranks",
-                       format_numbers(missing), missing.size() == 1 ? "is" : "are", why, killed, waiting));
+           fmt::format("rank{} {} {} not there ({}{}) while {}", plural(missing.size()), format_numbers(missing),
+                       missing.size() == 1 ? "is" : "are", why, killed, waiting));
   verdict.suspects = std::move(suspects);
   return verdict;
 }

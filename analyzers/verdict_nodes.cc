@@ -6,6 +6,7 @@
 #include "analyzers/judge.h"
 #include "analyzers/node_words.h"
 #include "analyzers/verdict_words.h"
+#include "base/text.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -55,9 +56,8 @@ std::optional<Verdict> Judge::of_silent_nodes(const MissingRanks& missing) const
                                  describe_silent(job_)));
   Verdict verdict =
       make(VerdictStatus::kCulprit,
-           fmt::format("{} {} on nodes that could not be reached, while {}: {}", gone.size() == 1 ? "rank" : "ranks",
-                       fmt::format("{} {}", format_numbers(gone), gone.size() == 1 ? "is" : "are"), waiting,
-                       describe_silent(job_)));
+           fmt::format("rank{} {} {} on nodes that could not be reached, while {}: {}", plural(gone.size()),
+                       format_numbers(gone), gone.size() == 1 ? "is" : "are", waiting, describe_silent(job_)));
   verdict.suspects = std::move(suspects);
   return verdict;
 }

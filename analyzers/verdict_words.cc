@@ -18,6 +18,7 @@
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/watchdog_reporters.h"
+#include "base/text.h"
 #include "model/process_key.h"
 #include "model/rank_set.h"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/text.h"
 #include "symbolizers/rust_characters.h"
 #include "symbolizers/rust_names.h"
 
@@ -168,7 +169,7 @@ class V0 {
   std::string_view hex() {
     const std::size_t begin = at_;
     while (!failed_ && !eat('_')) {
-      if (kHexDigits.find(take()) == std::string_view::npos) fail();
+      if (!contains(kHexDigits, take())) fail();
     }
     return failed_ ? std::string_view{} : mangled_.substr(begin, at_ - 1 - begin);
   }
@@ -429,7 +430,7 @@ class V0 {
     const char tag = take();
     if (tag == 'B') return back_reference([&] { constant(in_expression); });
     const bool is_text = tag == 'R' && peek() == 'e';
-    const bool braces = !in_expression && !is_text && std::string_view("eRQATV").find(tag) != std::string_view::npos;
+    const bool braces = !in_expression && !is_text && contains("eRQATV", tag);
     if (braces) print("{");
     switch (tag) {
       case 'p': print("_"); break;

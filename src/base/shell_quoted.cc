@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 
 #include "base/sanitize.h"
+#include "base/text.h"
 
 namespace rankstacks {
 inline namespace base {
 namespace {
 
 bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_@%+=:,./-").find(c) != std::string_view::npos;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || contains("_@%+=:,./-", c);
 }
 
 }  // namespace

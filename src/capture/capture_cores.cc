@@ -78,32 +78,21 @@ std::vector<python::RuntimeCandidate> interpreters_of(const target::CoreTarget& 
   return noted.empty() ? python::find_python_runtime(core) : noted;
 }
 
-void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options,
-               elf::ImageCache& images, const Wanted& wanted, CoreDumpPlace& dumps,
-               std::optional<NotedReport>& noted_report) {
-  const Deadline deadline = Deadline::after(wanted.timeout);
-  RankSnapshot& snapshot = rank.snapshot;
-  snapshot.source = Source::kCore;
-  snapshot.path = path;
-  snapshot.host = "unknown";
-  if (!core_options.memory) snapshot.rank = rank_from_file_name(path);  // else it is a file without a name
-  auto opened = target::CoreTarget::open(path, core_options, images, deadline);
-  if (!opened) {
-    fail_rank(rank, opened.error());
-    return;
-  }
-  target::CoreTarget& core = **opened;
-  if (wanted.records) rank.recording = small_core::Recording::of(core);
-  read_own_notes(rank, core.own_notes(), noted_report);
+void describe_process(RankSnapshot& snapshot, const target::CoreTarget& core,
+                      const target::CoredumpAttributes& attributes) {
   snapshot.pid = core.pid();
-  const target::CoredumpAttributes noted = target::read_coredump_attributes(path);
-  snapshot.host = noted.host.empty() ? host_of(core) : noted.host;
+  snapshot.host = attributes.host.empty() ? host_of(core) : attributes.host;
   if (!core.executable().empty()) snapshot.executable = core.executable();
   snapshot.command = core.command();
   snapshot.signal = core.signal();
-  if (snapshot.signal) target::read_fault_instruction(core, *snapshot.signal);
-  if (snapshot.signal) snapshot.signal->place = target::place_of_fault(core, *snapshot.signal, core.pid());
-  const auto interpreters = interpreters_of(core);
+  if (!snapshot.signal) return;
+  target::read_fault_instruction(core, *snapshot.signal);
+  snapshot.signal->place = target::place_of_fault(core, *snapshot.signal, core.pid());
+}
+
+// Its number, and its place in the job.
+void identify_rank(RankSnapshot& snapshot, const target::CoreTarget& core,
+                   const std::vector<python::RuntimeCandidate>& interpreters) {
   auto environment = core.environment();
   environment.merge(python::read_rank_values(core, interpreters));
   const RankIdentity identity = identity_from_environment(environment);
@@ -112,10 +101,13 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   snapshot.local_rank = identity.local_rank;
   snapshot.local_world_size = identity.local_world_size;
   snapshot.coordinates = coordinates_of(snapshot.command, environment, snapshot.rank, snapshot.world_size);
+}
+
+void state_what_is_missing(RankSnapshot& snapshot, const target::CoreTarget& core,
+                           const target::CoredumpAttributes& attributes) {
   snapshot.problems = core.problems();
-  snapshot.method = ReadMethod::kCore;
   if (core.partial()) snapshot.status = Status::kPartial;
-  if (noted.truncated) {
+  if (attributes.truncated) {
     snapshot.problems.push_back({"systemd-coredump cut this core off when it stored it (user.coredump.truncated)",
                                  "raise ProcessSizeMax= and ExternalSizeMax= in /etc/systemd/coredump.conf",
                                  ProblemCode::kIncomplete});
@@ -123,9 +115,11 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   }
   // Its problems explain why; the other data has no stacks.
   if (core.threads().empty()) snapshot.status = Status::kFailed;
-  rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
-  const Variables variables = variables_of(core);
-  rank.target = std::move(*opened);
+}
+
+// What the process did, from its memory.
+void read_memory(RankStacks& rank, const std::vector<python::RuntimeCandidate>& interpreters,
+                 const Deadline& deadline) {
   read_python(rank, interpreters, deadline);
   read_syscalls(rank);
   rank.cxx = target::find_cxx_runtime(rank.target->modules());
@@ -136,9 +130,118 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
     rank.recording->add_interpreters(interpreters);
     rank.recording->read_more(target::LimitedTarget(*rank.target, deadline));
   }
+}
+
+// What one file holds: a process's core, or one of its GPUs.
+struct ReadCore {
+  RankStacks rank;
+  std::optional<OpenedGpuCore> gpu_core;
+  std::optional<WallClock::time_point> time;  // at which it was written
+  std::optional<NotedReport> noted;
+  CoreDumpPlace dumps;  // where the Flight Recorder of the process would have written
+};
+
+// Of a core that is not read yet.
+void name_core(RankSnapshot& snapshot, const std::string& path) {
+  snapshot.source = Source::kCore;
+  snapshot.path = path;
+  snapshot.host = "unknown";
+}
+
+void read_process_core(ReadCore& into, const std::string& path, const target::CoreOptions& core_options,
+                       elf::ImageCache& images, const Wanted& wanted) {
+  const Deadline deadline = Deadline::after(wanted.timeout);
+  RankStacks& rank = into.rank;
+  RankSnapshot& snapshot = rank.snapshot;
+  name_core(snapshot, path);
+  if (!core_options.memory) snapshot.rank = rank_from_file_name(path);  // else it is a file without a name
+  auto opened = target::CoreTarget::open(path, core_options, images, deadline);
+  if (!opened) {
+    fail_rank(rank, opened.error());
+    return;
+  }
+  target::CoreTarget& core = **opened;
+  if (wanted.records) rank.recording = small_core::Recording::of(core);
+  read_own_notes(rank, core.own_notes(), into.noted);
+  snapshot.method = ReadMethod::kCore;
+  const target::CoredumpAttributes attributes = target::read_coredump_attributes(path);
+  describe_process(snapshot, core, attributes);
+  const auto interpreters = interpreters_of(core);
+  identify_rank(snapshot, core, interpreters);
+  state_what_is_missing(snapshot, core, attributes);
+  rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
+  const Variables variables = variables_of(core);
+  rank.target = std::move(*opened);
+  read_memory(rank, interpreters, deadline);
   add_environment_of_core(rank, variables);
-  if (snapshot.rank) dumps = {dump_paths(variables, *snapshot.rank), core_options.memory ? "" : path, core.user()};
+  if (snapshot.rank) into.dumps = {dump_paths(variables, *snapshot.rank), core_options.memory ? "" : path, core.user()};
   rank.time_left = deadline.left();
+}
+
+ReadCore given_up(const std::string& path, const std::string& file) {
+  ReadCore core;
+  name_core(core.rank.snapshot, path);
+  core.rank.snapshot.rank = rank_from_file_name(path);
+  fail_rank(core.rank, {.code = ErrorCode::kTimeout,
+                        .subject = path,
+                        .what = fmt::format("reading it was given up: {} does not answer", file),
+                        .hint = "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits "
+                                "as well; give it more time with --timeout"});
+  return core;
+}
+
+// Cores, and the files that they refer to, may be in a file system that does not answer any more: each is read by a
+// worker that can be given up.
+std::vector<ReadCore> read_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
+                                 const Wanted& wanted) {
+  struct Work {
+    std::vector<std::string> paths;
+    target::CoreOptions core_options;
+    Wanted wanted;
+    elf::ImageCache images;
+    std::vector<ReadCore> cores;
+  };
+  constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
+  const auto work = std::shared_ptr<Work>(
+      new Work{paths, core_options, wanted,
+               elf::ImageCache(std::max<Deadline::Clock::duration>(wanted.timeout / kFilesShare, kMinTimeout)),
+               std::vector<ReadCore>(paths.size())});
+  // Code that checks the deadline itself returns before this limit, with what it has so far.
+  const auto outcomes = Unattended{[work](std::size_t i) {
+                                     const std::string& path = work->paths[i];
+                                     ReadCore& core = work->cores[i];
+                                     reading_now(path);
+                                     core.time = written_at(path);
+                                     if (auto gpu = gpu::read_gpu_core(path, Deadline::after(work->wanted.timeout)))
+                                       core.gpu_core = OpenedGpuCore{path, std::move(*gpu)};
+                                     else read_process_core(core, path, work->core_options, work->images, work->wanted);
+                                   },
+                                   Unattended::beyond(wanted.timeout)}
+                            .run(paths.size());
+  std::vector<ReadCore> cores;
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    cores.push_back(outcomes[i].came_back ? std::move(work->cores[i]) : given_up(paths[i], outcomes[i].file));
+  return cores;
+}
+
+void adopt_children_of_cores(std::vector<RankStacks>& ranks) {
+  std::vector<CoreProcess> processes;
+  for (RankStacks& rank : ranks)
+    processes.push_back(
+        {&rank.snapshot, rank.target ? static_cast<const target::CoreTarget&>(*rank.target).parent() : std::nullopt});
+  adopt_children(processes);
+}
+
+// When the first of them was written.
+WallClock::time_point time_of(const std::vector<ReadCore>& cores, const std::vector<std::string>& paths,
+                              const GpuCoresOfJob& gpus) {
+  std::optional<WallClock::time_point> first;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const auto of_gpu = gpus.written_at(paths[i]);
+    const auto at = of_gpu ? of_gpu : cores[i].time;
+    if (at && (!first || *at < *first)) first = at;
+  }
+  return first.value_or(WallClock::now());
 }
 
 }  // namespace
@@ -146,82 +249,27 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
 JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
                           const CaptureOptions& options, NotedReports* noted) {
   const auto started = std::chrono::steady_clock::now();
-  // Cores, and the files that they refer to, may be in a file system that does not answer any more: each is read by a
-  // worker that can be given up.
-  struct Work {
-    std::vector<std::string> paths;
-    target::CoreOptions core_options;
-    Wanted wanted;
-    elf::ImageCache images;
-    std::vector<RankStacks> ranks;
-    std::vector<std::optional<OpenedGpuCore>> gpu_cores;
-    std::vector<std::optional<WallClock::time_point>> times;
-    std::vector<std::optional<NotedReport>> noted;
-    std::vector<CoreDumpPlace> dumps;  // where the Flight Recorder of each would have written
-  };
-  constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
-  const auto work = std::shared_ptr<Work>(
-      new Work{paths, core_options, Wanted{options.timeout, options.kept != nullptr},
-               elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)),
-               std::vector<RankStacks>(paths.size()), std::vector<std::optional<OpenedGpuCore>>(paths.size()),
-               std::vector<std::optional<WallClock::time_point>>(paths.size()),
-               std::vector<std::optional<NotedReport>>(paths.size()), std::vector<CoreDumpPlace>(paths.size())});
-  // Code that checks the deadline itself returns before this limit, with what it has so far.
-  const auto outcomes =
-      Unattended{[work](std::size_t i) {
-                   reading_now(work->paths[i]);
-                   work->times[i] = written_at(work->paths[i]);
-                   if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->wanted.timeout)))
-                     work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
-                   else
-                     read_core(work->ranks[i], work->paths[i], work->core_options, work->images, work->wanted,
-                               work->dumps[i], work->noted[i]);
-                 },
-                 Unattended::beyond(options.timeout)}
-          .run(paths.size());
-  std::vector<RankStacks> ranks(paths.size());
-  std::vector<std::optional<OpenedGpuCore>> gpu_cores(paths.size());
-  std::vector<std::optional<WallClock::time_point>> times(paths.size());
-  std::map<std::string, std::size_t> core_at;
+  std::vector<ReadCore> cores = read_cores(paths, core_options, {options.timeout, options.kept != nullptr});
+  std::vector<RankStacks> ranks;
+  std::vector<std::optional<OpenedGpuCore>> gpu_cores;
+  std::map<std::string, const ReadCore*> core_at;  // those whose time is known
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (outcomes[i].came_back) {
-      ranks[i] = std::move(work->ranks[i]);
-      gpu_cores[i] = std::move(work->gpu_cores[i]);
-      times[i] = work->times[i];
-      if (noted != nullptr && work->noted[i]) noted->emplace(paths[i], std::move(*work->noted[i]));
-      core_at.emplace(paths[i], i);
-      continue;
-    }
-    ranks[i].snapshot.source = Source::kCore;
-    ranks[i].snapshot.path = paths[i];
-    ranks[i].snapshot.host = "unknown";
-    ranks[i].snapshot.rank = rank_from_file_name(paths[i]);
-    fail_rank(ranks[i], {.code = ErrorCode::kTimeout,
-                         .subject = paths[i],
-                         .what = fmt::format("reading it was given up: {} does not answer", outcomes[i].file),
-                         .hint = "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits "
-                                 "as well; give it more time with --timeout"});
+    ranks.push_back(std::move(cores[i].rank));
+    gpu_cores.push_back(std::move(cores[i].gpu_core));
+    if (noted != nullptr && cores[i].noted) noted->emplace(paths[i], std::move(*cores[i].noted));
+    if (cores[i].time) core_at.emplace(paths[i], &cores[i]);
   }
   add_modules_of_cores(ranks);
   const GpuCoresOfJob gpus = join_gpu_cores(ranks, std::move(gpu_cores));
-  std::vector<CoreProcess> processes;
-  for (RankStacks& rank : ranks)
-    processes.push_back(
-        {&rank.snapshot, rank.target ? static_cast<const target::CoreTarget&>(*rank.target).parent() : std::nullopt});
-  adopt_children(processes);
-  std::optional<WallClock::time_point> first;
-  const auto note_time = [&](std::optional<WallClock::time_point> at) {
-    if (at && (!first || *at < *first)) first = at;
-  };
-  for (std::size_t i = 0; i < paths.size(); ++i)
-    note_time(gpus.written_at(paths[i]) ? gpus.written_at(paths[i]) : times[i]);
-  JobSnapshot job = finish_job(std::move(ranks), {}, options, first.value_or(WallClock::now()), started).job;
+  adopt_children_of_cores(ranks);
+  const WallClock::time_point time = time_of(cores, paths, gpus);
+  JobSnapshot job = finish_job(std::move(ranks), {}, options, time, started).job;
   gpus.add_to(job);
-  add_named_dumps(job.ranks, options.flight_recorder, first.value_or(WallClock::now()), options.timeout);
+  add_named_dumps(job.ranks, options.flight_recorder, time, options.timeout);
   for (RankSnapshot& rank : job.ranks) {
     const auto core = rank.path ? core_at.find(*rank.path) : core_at.end();
-    if (core == core_at.end() || rank.kind != RankKind::kRank || !times[core->second]) continue;
-    add_dump_of_core(rank, work->dumps[core->second], core_options.sysroot, *times[core->second], options.timeout);
+    if (core == core_at.end() || rank.kind != RankKind::kRank) continue;
+    add_dump_of_core(rank, core->second->dumps, core_options.sysroot, *core->second->time, options.timeout);
   }
   return job;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "known/ordinary_exceptions.h"
 
 namespace rankstacks::capture {
@@ -90,8 +91,7 @@ std::string_view own_text(std::string_view line) {
 std::optional<ExceptionCause> cause_of(std::string_view what) {
   const std::string_view text = own_text(what.substr(0, what.find_first_of("\r\n")));
   for (const Rule& rule : kRules) {
-    if (rule.match == Match::kStart ? text.starts_with(rule.text) : text.find(rule.text) != text.npos)
-      return rule.cause;
+    if (rule.match == Match::kStart ? text.starts_with(rule.text) : contains(text, rule.text)) return rule.cause;
   }
   return std::nullopt;
 }

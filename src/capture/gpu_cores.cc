@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/text.h"
 #include "capture/rank_identity.h"
 #include "gpu/summarize.h"
 
@@ -83,7 +84,7 @@ std::string host_between(const std::string& stem, std::size_t pid_at) {
   while (digits < left.size() && is_digit(left[digits])) ++digits;
   if (digits != 0 && digits < left.size() && is_separator(left[digits])) left.remove_prefix(digits + 1);  // the time
   const bool has_letter = std::any_of(left.begin(), left.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
-  if (!has_letter || lower(std::string(left)).find("rank") != std::string::npos) return {};
+  if (!has_letter || contains(lower(std::string(left)), "rank")) return {};
   return std::string(left);
 }
 

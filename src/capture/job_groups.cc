@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/text.h"
 #include "capture/job_names.h"
 
 namespace rankstacks::capture {
@@ -312,8 +313,7 @@ std::string agreed(const std::vector<const Member*>& members, JobName name) {
 
 // What srun starts to wait for a person: it has the variables of a rank.
 bool is_shell(const std::string& name) {
-  constexpr const char* kShells[] = {"bash", "sh", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "tmux", "screen"};
-  return std::find(std::begin(kShells), std::end(kShells), name) != std::end(kShells);
+  return is_one_of(name, {"bash", "sh", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "tmux", "screen"});
 }
 
 RankGroup describe(std::vector<const Member*> members, const ProcessTable& table) {

@@ -118,8 +118,8 @@ constexpr std::array<const char*, kJobNames> kPrefixes = {
 
 // Brackets belong to the address of a meeting point alone ("[::2]:29500"): shells take them for patterns.
 bool is_plain(char c, bool is_address) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-         std::string_view("._:@%+,-/").find(c) != std::string::npos || (is_address && (c == '[' || c == ']'));
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || contains("._:@%+,-/", c) ||
+         (is_address && (c == '[' || c == ']'));
 }
 
 // FNV-1a. Two values with one hash only make a name that two jobs have, which is shown for neither.

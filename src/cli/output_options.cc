@@ -1,19 +1,16 @@
 #include "cli/output_options.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
 #include "cli/option_checks.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::cli {
 
 void OutputOptions::add_writing(CLI::App& command, const std::vector<std::string>& formats) {
-  command.add_option("--format", format_, fmt::format("{}", fmt::join(formats, ", ")))
-      ->check(CLI::IsMember(formats))
-      ->capture_default_str();
+  command.add_option("--format", format_, joined(formats))->check(CLI::IsMember(formats))->capture_default_str();
   command
       .add_option("-o,--output", options_.output,
                   "write the report to this file instead of stdout; a new one only its owner can read; packed, if "

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "base/workers.h"
 #include "cli/captured_facts.h"
 #include "cli/messages.h"
@@ -158,8 +159,7 @@ bool write_captures(const Options& options, JobSnapshot job, std::optional<analy
   const std::vector<NamedCore>& cores = captures.cores;
   const std::string& to = options.output;
   if (is_archive(to))
-    return say(small_core::write_archive(to, cores), to,
-               fmt::format("{} process{}", cores.size(), cores.size() == 1 ? "" : "es"), out, err);
+    return say(small_core::write_archive(to, cores), to, counted(cores.size(), "process", "es"), out, err);
   if (!is_core(to)) return write_to_directory(to, captures, out, err);
   if (cores.size() != 1) {
     print_error(err, fmt::format("{}: {} processes do not fit into one core", report::sanitize(to), cores.size()),

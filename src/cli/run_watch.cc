@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/messages.h"
 #include "cli/watch_command.h"
 #include "cli/watch_looks.h"
@@ -135,9 +136,8 @@ class Watch {
     decision_->next(reader_.read());
     gap_ = options_.watch.period;
     find_again_ = Clock::now() + gap_;
-    tell(fmt::format("watches {} {}; its own watchdog ends it after {} s ({})", reader_.ranks(),
-                     reader_.ranks() == 1 ? "rank" : "ranks", timeout.count(),
-                     options_.watch.job_timeout ? "--job-timeout" : found.timeout_from));
+    tell(fmt::format("watches {}; its own watchdog ends it after {} s ({})", counted(reader_.ranks(), "rank"),
+                     timeout.count(), options_.watch.job_timeout ? "--job-timeout" : found.timeout_from));
     const auto first = reader_.processes_of_ranks().front();
     if (options_.live.job) options_.live.job = capture::JobChoice::of_process(first.pid, first.start_ticks);
   }

@@ -12,6 +12,7 @@
 
 #include "analyzers/difference_words.h"
 #include "analyzers/place.h"
+#include "base/text.h"
 #include "diff/diff_words.h"
 #include "model/rank_set.h"
 #include "report/sanitize.h"
@@ -72,8 +73,7 @@ class Text {
     title(name);
     const std::size_t shown = lines.size() > kMaxLines && !all_threads_ ? kMaxLines - 1 : lines.size();
     for (std::size_t i = 0; i < shown; ++i) add(lines[i]);
-    if (shown < lines.size())
-      add(fmt::format("  ... and {}", report::times(lines.size() - shown, "more line", "more lines")));
+    if (shown < lines.size()) add(fmt::format("  ... and {}", counted(lines.size() - shown, "more line")));
   }
 
   bool is_rank(const ProcessChange& process) const {
@@ -166,8 +166,8 @@ class Text {
     }
     Lines lines;
     for (const auto& [key, ranks] : groups) {
-      const std::string count = fmt::format("{} ({})", sanitize(format_rank_set(sides_.now.job, ranks, 6)),
-                                            report::times(ranks.size(), "rank", "ranks"));
+      const std::string count =
+          fmt::format("{} ({})", sanitize(format_rank_set(sides_.now.job, ranks, 6)), counted(ranks.size(), "rank"));
       lines.push_back("  " + padded(words(movements[key]), kWordColumn) + padded(count, kRanksColumn) +
                       std::get<1>(key));
     }

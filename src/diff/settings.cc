@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/differences.h"
+#include "base/text.h"
 #include "diff/environment_changes.h"
 #include "report/json_words.h"
 #include "report/shell_quoted.h"
@@ -43,7 +44,7 @@ std::string devices_of(const RankSnapshot& rank, const std::function<std::string
   std::set<std::string> values;
   for (const GpuSnapshot& gpu : rank.gpus)
     if (const std::string one = value(gpu); !one.empty()) values.insert(one);
-  return fmt::format("{}", fmt::join(values, ", "));
+  return joined(values);
 }
 
 struct RankSetting {

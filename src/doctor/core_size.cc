@@ -400,7 +400,7 @@ CoreDestination read_core_destination(const System& system, const CorePattern& p
     destination.systemd = read_coredump_settings(system, root);
   } else if (contains(pattern.text, " core-handler ")) {
     destination.handler = {.directory = option_in(pattern.text, "--directory"),
-                           .full = (pattern.text + ' ').find(" --full ") != std::string::npos,
+                           .full = contains(pattern.text + ' ', " --full "),
                            .max_bytes = parse_size(option_in(pattern.text, "--max-bytes")).value_or(0),
                            .keep_free = parse_size(option_in(pattern.text, "--keep-free"))};
   }

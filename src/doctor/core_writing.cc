@@ -76,6 +76,84 @@ bool limit_binds(const CorePattern& pattern) {
   return pattern.kind == CorePattern::Kind::kFile || pattern.kind == CorePattern::Kind::kUnknown || pattern.obeys_limit;
 }
 
+// A process of which a core may be written.
+struct Examined {
+  Pid pid;
+  const ProcessStatus& status;
+  const std::optional<CoreSize>& size;  // of its core
+};
+
+Finding check_core_limit_of(const System& system, const Self& self, const CorePattern& pattern,
+                            const Examined& process) {
+  const ProcessStatus& status = process.status;
+  const auto text = system.read_file(fmt::format("/proc/{}/limits", process.pid));
+  const auto limit = text ? parse_core_limit(*text) : std::nullopt;
+  if (!limit) return note("core-limit", kArea, "/proc/PID/limits cannot be read");
+  if (!limit->soft) return ok("core-limit", kArea, "unlimited");
+  const std::uint64_t soft = *limit->soft;
+  if (!limit_binds(pattern))
+    return ok("core-limit", kArea,
+              fmt::format("its limit is {}, which does not bind {}", size_text(soft), pipe_or_socket(pattern)));
+  // prlimit(2) is open to the same user, up to the hard limit; with CAP_SYS_RESOURCE neither restriction holds.
+  const bool may =
+      has_capability(self.status.effective, kCapSysResource) || (status.uids[0] == self.status.uids[0] && !limit->hard);
+  std::vector<std::string> raise = {fmt::format("{}prlimit --pid {} --core=unlimited", may ? "" : "sudo ", kPid)};
+  if (!may && self.container.any())
+    raise = {"start its container with: docker run --ulimit core=-1 ..., podman run --ulimit core=-1 ..."};
+  if (soft < kPage) return problem("core-limit", kArea, "its limit is 0: it would leave no core", raise);
+  const std::uint64_t needed = process.size ? process.size->data : status.resident;
+  const std::string sizes = fmt::format("its limit is {}, it has {} {}", size_text(soft), size_text(needed),
+                                        process.size ? "for a core" : "in memory");
+  if (soft < needed && pattern.kind != CorePattern::Kind::kPipe)
+    return problem("core-limit", kArea, sizes + ": its core would be cut off", raise);
+  return ok("core-limit", kArea, sizes);
+}
+
+// Nothing where there is no such file, or it is empty, as a kernel thread's is.
+std::optional<Finding> check_coredump_filter(const System& system, Pid pid) {
+  // Bits of the filter: core(5), "Controlling which mappings are written".
+  constexpr unsigned kPrivate = 1u << 0, kShared = 1u << 1, kHeaders = 1u << 4;
+  const auto text = system.read_file(fmt::format("/proc/{}/coredump_filter", pid));
+  if (!text || text->empty()) return std::nullopt;
+  const auto filter = static_cast<unsigned>(std::strtoul(text->c_str(), nullptr, 16));
+  const std::vector<std::string> mend = {
+      fmt::format("echo {:#x} > /proc/{}/coredump_filter", filter | kPrivate | kShared | kHeaders, kPid)};
+  const std::string is = fmt::format("its coredump_filter is {:#x}: ", filter);
+  if ((filter & kPrivate) == 0)
+    return problem("coredump-filter", kArea, is + "stacks and heap would not be in its core", mend);
+  if ((filter & kHeaders) == 0)
+    return problem("coredump-filter", kArea,
+                   is + "build-ids would not be in its core, so that its libraries could not be checked", mend);
+  if ((filter & kShared) == 0)
+    return note("coredump-filter", kArea, is + "shared memory would not be in its core", mend);
+  return ok("coredump-filter", kArea, fmt::format("{:#x}: stacks, heap and build-ids would be in its core", filter));
+}
+
+std::optional<Finding> check_dumpable(const System& system, const CorePattern& pattern, Pid pid,
+                                      const ProcessStatus& status) {
+  if (!known_not_dumpable(system, pid, status)) return std::nullopt;
+  const bool changed_user = status.uids[0] != status.uids[1] || status.uids[1] != status.uids[2];
+  const std::string mode = first_line(system.read_file("/proc/sys/fs/suid_dumpable"));
+  const std::string why = changed_user
+                              ? "as it changed its user"
+                              : "by prctl(PR_SET_DUMPABLE), a change of its user, or a program that may not be read";
+  const bool safe_place = pattern.kind == CorePattern::Kind::kPipe || pattern.kind == CorePattern::Kind::kSocket ||
+                          pattern.text.starts_with('/');
+  // fs.suid_dumpable 2, "suidsafe": the core is written for root alone, to a pipe or an absolute path; but never
+  // after prctl(PR_SET_DUMPABLE, 0).
+  if (mode == "2" && safe_place)
+    return note("dumpable", kArea,
+                fmt::format("it is not dumpable ({}): its core is written for root alone "
+                            "(fs.suid_dumpable is 2), or not at all after prctl",
+                            why));
+  return problem("dumpable", kArea,
+                 fmt::format("it is not dumpable ({}): the kernel writes no core of it (fs.suid_dumpable is {})", why,
+                             mode.empty() ? "unknown" : mode),
+                 {"after a change of its user: sysctl fs.suid_dumpable=2, and a core_pattern that is a pipe or an "
+                  "absolute path",
+                  "after prctl(PR_SET_DUMPABLE, 0): gcore, as root"});
+}
+
 }  // namespace
 
 CorePattern read_core_pattern(const System& system) {
@@ -168,84 +246,12 @@ Finding check_own_core_limit(const System& system, const Self& self, const CoreP
 
 std::vector<Finding> check_core_of(const System& system, const Self& self, const CorePattern& pattern, Pid pid,
                                    const ProcessStatus& status, const CoreDestination& destination) {
-  std::vector<Finding> findings;
   const auto size = read_core_size(system, pid);
-  const std::string directory = fmt::format("/proc/{}/", pid);
-  const auto text = system.read_file(directory + "limits");
-  const auto limit = text ? parse_core_limit(*text) : std::nullopt;
-  if (!limit) {
-    findings.push_back(note("core-limit", kArea, "/proc/PID/limits cannot be read"));
-  } else if (!limit->soft) {
-    findings.push_back(ok("core-limit", kArea, "unlimited"));
-  } else {
-    const std::uint64_t soft = *limit->soft;
-    // prlimit(2) is open to the same user, up to the hard limit; with CAP_SYS_RESOURCE neither restriction holds.
-    const bool may = has_capability(self.status.effective, kCapSysResource) ||
-                     (status.uids[0] == self.status.uids[0] && !limit->hard);
-    std::vector<std::string> raise = {fmt::format("{}prlimit --pid {} --core=unlimited", may ? "" : "sudo ", kPid)};
-    if (!may && self.container.any())
-      raise = {"start its container with: docker run --ulimit core=-1 ..., podman run --ulimit core=-1 ..."};
-    const std::uint64_t needed = size ? size->data : status.resident;
-    const std::string sizes = fmt::format("its limit is {}, it has {} {}", size_text(soft), size_text(needed),
-                                          size ? "for a core" : "in memory");
-    if (!limit_binds(pattern))
-      findings.push_back(
-          ok("core-limit", kArea,
-             fmt::format("its limit is {}, which does not bind {}", size_text(soft), pipe_or_socket(pattern))));
-    else if (soft < kPage)
-      findings.push_back(problem("core-limit", kArea, "its limit is 0: it would leave no core", raise));
-    else if (soft < needed && pattern.kind != CorePattern::Kind::kPipe)
-      findings.push_back(problem("core-limit", kArea, sizes + ": its core would be cut off", raise));
-    else findings.push_back(ok("core-limit", kArea, sizes));
-  }
-
-  // Bits of the filter: core(5), "Controlling which mappings are written".
-  constexpr unsigned kPrivate = 1u << 0, kShared = 1u << 1, kHeaders = 1u << 4;
-  if (const auto filter_text = system.read_file(directory + "coredump_filter"); filter_text && !filter_text->empty()) {
-    const auto filter = static_cast<unsigned>(std::strtoul(filter_text->c_str(), nullptr, 16));
-    const std::vector<std::string> mend = {
-        fmt::format("echo {:#x} > /proc/{}/coredump_filter", filter | kPrivate | kShared | kHeaders, kPid)};
-    const std::string is = fmt::format("its coredump_filter is {:#x}: ", filter);
-    if ((filter & kPrivate) == 0)
-      findings.push_back(problem("coredump-filter", kArea, is + "stacks and heap would not be in its core", mend));
-    else if ((filter & kHeaders) == 0)
-      findings.push_back(problem("coredump-filter", kArea,
-                                 is + "build-ids would not be in its core, so that its libraries could not be checked",
-                                 mend));
-    else if ((filter & kShared) == 0)
-      findings.push_back(note("coredump-filter", kArea, is + "shared memory would not be in its core", mend));
-    else
-      findings.push_back(
-          ok("coredump-filter", kArea, fmt::format("{:#x}: stacks, heap and build-ids would be in its core", filter)));
-  }
-
+  std::vector<Finding> findings;
+  findings.push_back(check_core_limit_of(system, self, pattern, {pid, status, size}));
+  if (auto filter = check_coredump_filter(system, pid)) findings.push_back(std::move(*filter));
   if (size) findings.push_back(check_core_size(system, pattern, destination, pid, *size));
-
-  if (known_not_dumpable(system, pid, status)) {
-    const bool changed_user = status.uids[0] != status.uids[1] || status.uids[1] != status.uids[2];
-    const std::string mode = first_line(system.read_file("/proc/sys/fs/suid_dumpable"));
-    const std::string why = changed_user
-                                ? "as it changed its user"
-                                : "by prctl(PR_SET_DUMPABLE), a change of its user, or a program that may not be read";
-    const bool safe_place = pattern.kind == CorePattern::Kind::kPipe || pattern.kind == CorePattern::Kind::kSocket ||
-                            pattern.text.starts_with('/');
-    // fs.suid_dumpable 2, "suidsafe": the core is written for root alone, to a pipe or an absolute path; but never
-    // after prctl(PR_SET_DUMPABLE, 0).
-    if (mode == "2" && safe_place) {
-      findings.push_back(note("dumpable", kArea,
-                              fmt::format("it is not dumpable ({}): its core is written for root alone "
-                                          "(fs.suid_dumpable is 2), or not at all after prctl",
-                                          why)));
-    } else {
-      findings.push_back(
-          problem("dumpable", kArea,
-                  fmt::format("it is not dumpable ({}): the kernel writes no core of it (fs.suid_dumpable is {})", why,
-                              mode.empty() ? "unknown" : mode),
-                  {"after a change of its user: sysctl fs.suid_dumpable=2, and a core_pattern that is a pipe or an "
-                   "absolute path",
-                   "after prctl(PR_SET_DUMPABLE, 0): gcore, as root"}));
-    }
-  }
+  if (auto dumpable = check_dumpable(system, pattern, pid, status)) findings.push_back(std::move(*dumpable));
   return findings;
 }
 

@@ -28,11 +28,9 @@ std::string of_files(std::size_t some, std::size_t all) {
 }  // namespace
 
 std::string list_names(const std::vector<std::string>& paths) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(paths.size(), kMaxNames); ++i)
-    text += (i == 0 ? "" : ", ") + base_name(paths[i]);
-  if (paths.size() > kMaxNames) text += fmt::format(" and {} more", paths.size() - kMaxNames);
-  return text;
+  std::vector<std::string> names;
+  for (const std::string& path : paths) names.push_back(base_name(path));
+  return joined(names, ", ", kMaxNames);
 }
 
 std::vector<Finding> check_names(const TargetFacts& facts) {

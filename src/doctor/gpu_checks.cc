@@ -27,8 +27,6 @@ bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
-
 struct Devices {
   std::vector<int> gpus;  // numbers of /dev/nvidia<N>
   // All of NVIDIA's files in /dev that a process opens, those of the GPUs last.

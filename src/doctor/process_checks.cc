@@ -127,7 +127,7 @@ class ProcessCheck {
       return std::count_if(tasks_.begin(), tasks_.end(), [state](const Task& t) { return t.status.state == state; });
     };
     const auto all = tasks_.size();
-    std::string found = fmt::format("{} thread{}", all, plural(all));
+    std::string found = counted(all, "thread");
     if (alive != pid_) found += "; the main thread has ended, the others go on";
     if (const auto stopped = count_of('T'); stopped > 0)
       found += fmt::format("; {} stopped by a signal, and will stay so", stopped);

@@ -102,15 +102,13 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
   return out + line;
 }
 
-std::string count_of(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, plural(n)); }
-
 std::string verdict_on(const Examination& e, Area area, const char* nothing, const report::TextStyle& style) {
   std::size_t problems = 0;
   for (const Section& s : e.sections)
     problems += static_cast<std::size_t>(std::count_if(s.findings.begin(), s.findings.end(), [area](const Finding& f) {
       return f.area == area && f.severity == Severity::kProblem;
     }));
-  return problems == 0 ? style.good(nothing) : style.alarm(count_of(problems, "problem"));
+  return problems == 0 ? style.good(nothing) : style.alarm(counted(problems, "problem"));
 }
 
 // Whether there are GPUs: a machine without any says so in a single finding.

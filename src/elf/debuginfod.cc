@@ -141,8 +141,8 @@ std::optional<std::string> Debuginfod::find(Kind kind, const BuildId& id) {
 std::string Debuginfod::given_up() const {
   const std::lock_guard lock(mutex_);
   if (given_up_ == 0) return "";
-  return fmt::format("debuginfod: {} file{} not waited for, as the time for all of them was over", given_up_,
-                     given_up_ == 1 ? " was" : "s were");
+  return fmt::format("debuginfod: {} {} not waited for, as the time for all of them was over",
+                     counted(given_up_, "file"), given_up_ == 1 ? "was" : "were");
 }
 
 }  // namespace rankstacks::elf

@@ -146,12 +146,14 @@ void leave(Helper& helper) {
   helper.from = FileDescriptor();
 }
 
+Clock::duration limit_of(const Helper& helper, const SessionLimits& limits) {
+  return helper.phase >= Phase::kSuspended ? limits.in_all : limits.until_paused;
+}
+
 // Runs until all helpers have ended, or were left.
 void run_all(std::vector<Helper>& helpers, const SealedProgram& program, const SessionLimits& limits, int trace) {
   const auto begun = Clock::now();
-  const auto deadline_of = [&](const Helper& helper) {
-    return begun + (helper.phase >= Phase::kSuspended ? limits.in_all : limits.until_paused);
-  };
+  const auto deadline_of = [&](const Helper& helper) { return begun + limit_of(helper, limits); };
   for (Helper& helper : helpers)
     if (auto started = start(helper, program, trace); !started) helper.error = started.error();
   std::vector<std::uint8_t> buffer(1u << 20);
@@ -226,99 +228,134 @@ std::vector<std::string> command_of(const char* what, const SessionTarget& targe
   return command;
 }
 
-}  // namespace
+// It ended before it had reported its end in order. The process may be held.
+bool has_died(const Helper& helper) { return !helper.left && !helper.done && helper.process != 0; }
 
-std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine,
-                                          const SessionLimits& limits) {
-  if (targets.empty()) return {};
-  const FileDescriptor trace = open_trace();
-  std::vector<Helper> helpers(targets.size());
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    helpers[i].arguments = command_of("sample", targets[i], machine, trace);
-    if (targets[i].core_path)
-      helpers[i].arguments.insert(helpers[i].arguments.end(),
-                                  {*targets[i].core_path, std::to_string(targets[i].core_limit)});
+Problem result_of_freeing(const Helper& rescuer) {
+  if (rescuer.done && !rescuer.error) return {"the process was freed from that session", std::nullopt};
+  if (rescuer.left)
+    return {"the process is still being freed from that session, by a helper that goes on alone",
+            "look at the process again in a minute"};
+  return {fmt::format("the process could not be freed from that session: {}",
+                      rescuer.error
+                          ? rescuer.error->message()
+                          : "the helper " + (rescuer.ended.empty() ? "reported nothing" : "ended " + rescuer.ended)),
+          "rankstacks attach --gpu on it once more, else cuda-gdb -p and detach"};
+}
+
+// What a call of hold_sessions shares with the helpers that it starts.
+class Supervision {
+ public:
+  Supervision(const std::vector<SessionTarget>& targets, const Machine& machine, const SessionLimits& limits)
+      : targets_(targets), machine_(machine), limits_(limits), outcomes_(targets.size()) {}
+
+  std::vector<SessionOutcome> run() {
+    std::vector<Helper> helpers = hold();
+    for (std::size_t i = 0; i < targets_.size(); ++i) take_over(helpers[i], outcomes_[i]);
+    free_processes(helpers);
+    for (SessionOutcome& outcome : outcomes_)
+      if (!outcome.answer && !outcome.error)
+        outcome.error = Error{.code = ErrorCode::kGone,
+                              .subject = "GPU session",
+                              .what = "no state was read",
+                              .where = {},
+                              .os_errno = 0,
+                              .hint = {}};
+    return std::move(outcomes_);
   }
-  // Read by a worker thread: the tool's own file may be on a file system that no longer answers.
-  const auto sealed = unattended<std::shared_ptr<const SealedProgram>>(
-                          [] { return std::make_shared<const SealedProgram>(); }, kMinTimeout)
-                          .value_or(nullptr);
-  const SealedProgram& program = sealed ? *sealed : SealedProgram::own();
-  run_all(helpers, program, limits, trace.get());
 
-  std::vector<SessionOutcome> outcomes(targets.size());
-  std::vector<Helper> rescuers;
-  std::vector<std::size_t> rescued;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    Helper& helper = helpers[i];
-    SessionOutcome& outcome = outcomes[i];
+ private:
+  const SealedProgram& program() const { return sealed_ ? *sealed_ : SealedProgram::own(); }
+
+  // One helper for each target, after its end.
+  std::vector<Helper> hold() {
+    std::vector<Helper> helpers(targets_.size());
+    for (std::size_t i = 0; i < targets_.size(); ++i) {
+      helpers[i].arguments = command_of("sample", targets_[i], machine_, trace_);
+      if (targets_[i].core_path)
+        helpers[i].arguments.insert(helpers[i].arguments.end(),
+                                    {*targets_[i].core_path, std::to_string(targets_[i].core_limit)});
+    }
+    run_all(helpers, program(), limits_, trace_.get());
+    return helpers;
+  }
+
+  Error too_slow(const Helper& helper) const {
+    const auto limit = std::chrono::duration_cast<std::chrono::seconds>(limit_of(helper, limits_));
+    return {.code = ErrorCode::kTimeout,
+            .subject = "GPU session",
+            .what = fmt::format("no state within {} s ({}); it goes on alone, and lets the process go at its end",
+                                limit.count(), word_for(helper.phase)),
+            .where = {},
+            .os_errno = 0,
+            .hint =
+                "look again in a while, or wait longer by --gpu-limit; GPUs that other processes use as well "
+                "take long to pause"};
+  }
+
+  // What the helper has sent, and how it ended.
+  void take_over(Helper& helper, SessionOutcome& outcome) const {
     outcome.answer = std::move(helper.answer);
     outcome.error = std::move(helper.error);
     if (!helper.hung.empty())
       outcome.problems.push_back({fmt::format("GPU session: the driver did not come back from {}{}", helper.hung,
                                               helper.done ? "; the process was freed" : ""),
                                   std::nullopt});
-    if (helper.left) {
-      outcome.error =
-          Error{.code = ErrorCode::kTimeout,
-                .subject = "GPU session",
-                .what = fmt::format("no state within {} s ({}); it goes on alone, and lets the process go at its end",
-                                    std::chrono::duration_cast<std::chrono::seconds>(
-                                        helper.phase >= Phase::kSuspended ? limits.in_all : limits.until_paused)
-                                        .count(),
-                                    word_for(helper.phase)),
-                .where = {},
-                .os_errno = 0,
-                .hint =
-                    "look again in a while, or wait longer by --gpu-limit; GPUs that other processes use as well "
-                    "take long to pause"};
-      continue;
-    }
-    if (helper.done || helper.process == 0) continue;
-    outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}",
-                                            helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)),
-                                std::nullopt});
-    if (helper.phase == Phase::kReleased) continue;
-    if (helper.phase == Phase::kNothing) {
-      // Done by a worker thread: the process's memory may never answer. If no client was started, nothing was written.
-      if (helper.client != 0)
-        (void)unattended<bool>([process = targets[i].process, client = helper.client,
-                                machine] { return take_back_words(process, client, machine), true; },
-                               kMinTimeout);
-      continue;
-    }
-    Helper& rescuer = rescuers.emplace_back();
-    rescuer.arguments = command_of("release", targets[i], machine, trace);
-    rescuer.arguments.insert(rescuer.arguments.end(),
-                             {std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.client)});
-    rescued.push_back(i);
+    if (helper.left) outcome.error = too_slow(helper);
+    else if (has_died(helper))
+      outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}",
+                                              helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)),
+                                  std::nullopt});
   }
-  run_all(rescuers, program, {kFreeingLimit, kFreeingLimit}, trace.get());
-  for (std::size_t r = 0; r < rescuers.size(); ++r) {
-    const Helper& rescuer = rescuers[r];
-    SessionOutcome& outcome = outcomes[rescued[r]];
-    if (rescuer.done && !rescuer.error)
-      outcome.problems.push_back({"the process was freed from that session", std::nullopt});
-    else if (rescuer.left)
-      outcome.problems.push_back({"the process is still being freed from that session, by a helper that goes on alone",
-                                  "look at the process again in a minute"});
-    else
-      outcome.problems.push_back(
-          {fmt::format("the process could not be freed from that session: {}",
-                       rescuer.error
-                           ? rescuer.error->message()
-                           : "the helper " + (rescuer.ended.empty() ? "reported nothing" : "ended " + rescuer.ended)),
-           "rankstacks attach --gpu on it once more, else cuda-gdb -p and detach"});
+
+  // Frees the processes whose helpers have died in the middle of a session.
+  void free_processes(const std::vector<Helper>& helpers) {
+    std::vector<Helper> rescuers;
+    std::vector<std::size_t> rescued;
+    for (std::size_t i = 0; i < targets_.size(); ++i) {
+      const Helper& helper = helpers[i];
+      if (!has_died(helper) || helper.phase == Phase::kReleased) continue;
+      if (helper.phase == Phase::kNothing) {
+        undo_writing(targets_[i], helper.client);
+        continue;
+      }
+      Helper& rescuer = rescuers.emplace_back();
+      rescuer.arguments = command_of("release", targets_[i], machine_, trace_);
+      rescuer.arguments.insert(rescuer.arguments.end(),
+                               {std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.client)});
+      rescued.push_back(i);
+    }
+    run_all(rescuers, program(), {kFreeingLimit, kFreeingLimit}, trace_.get());
+    for (std::size_t r = 0; r < rescuers.size(); ++r)
+      outcomes_[rescued[r]].problems.push_back(result_of_freeing(rescuers[r]));
   }
-  for (SessionOutcome& outcome : outcomes)
-    if (!outcome.answer && !outcome.error)
-      outcome.error = Error{.code = ErrorCode::kGone,
-                            .subject = "GPU session",
-                            .what = "no state was read",
-                            .where = {},
-                            .os_errno = 0,
-                            .hint = {}};
-  return outcomes;
+
+  // Done by a worker thread: the process's memory may never answer. If no client was started, nothing was written.
+  void undo_writing(const SessionTarget& target, Pid client) const {
+    if (client == 0) return;
+    (void)unattended<bool>([process = target.process, client,
+                            machine = machine_] { return take_back_words(process, client, machine), true; },
+                           kMinTimeout);
+  }
+
+  const std::vector<SessionTarget>& targets_;
+  const Machine& machine_;
+  const SessionLimits& limits_;
+  const FileDescriptor trace_ = open_trace();
+  // Read by a worker thread: the tool's own file may be on a file system that no longer answers.
+  const std::shared_ptr<const SealedProgram> sealed_ =
+      unattended<std::shared_ptr<const SealedProgram>>([] { return std::make_shared<const SealedProgram>(); },
+                                                       kMinTimeout)
+          .value_or(nullptr);
+  std::vector<SessionOutcome> outcomes_;
+};
+
+}  // namespace
+
+std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine,
+                                          const SessionLimits& limits) {
+  if (targets.empty()) return {};
+  return Supervision(targets, machine, limits).run();
 }
 
 }  // namespace rankstacks::gpu

@@ -1,9 +1,10 @@
 #include "known/counter_names.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <vector>
+
+#include "base/text.h"
 
 namespace rankstacks::known {
 namespace {
@@ -20,11 +21,6 @@ constexpr std::string_view kOtherWords[] = {"num",  "max", "total", "size", "per
                                             "rank", "dim", "bytes", "seed", "port", "pid",   "fd"};
 constexpr std::string_view kAttemptWords[] = {"try",   "tries",   "attempt", "attempts",
                                               "retry", "retries", "poll",    "polls"};
-
-template <std::size_t N>
-bool is_one_of(const std::string_view (&words)[N], std::string_view word) {
-  return std::find(std::begin(words), std::end(words), word) != std::end(words);
-}
 
 // In lower case, without the underscores between them.
 std::vector<std::string> words_of(std::string_view name) {
@@ -43,8 +39,8 @@ std::vector<std::string> words_of(std::string_view name) {
 bool is_counter_name(std::string_view name) {
   bool counts = false;
   for (const std::string& word : words_of(name)) {
-    if (is_one_of(kOtherWords, word)) return false;
-    counts = counts || is_one_of(kCounterWords, word);
+    if (is_one_of(word, kOtherWords)) return false;
+    counts = counts || is_one_of(word, kCounterWords);
   }
   return counts;
 }
@@ -52,8 +48,8 @@ bool is_counter_name(std::string_view name) {
 bool is_position_name(std::string_view name) {
   bool counts = false;
   for (const std::string& word : words_of(name)) {
-    if (is_one_of(kOtherWords, word) || is_one_of(kAttemptWords, word)) return false;
-    counts = counts || is_one_of(kPositionWords, word);
+    if (is_one_of(word, kOtherWords) || is_one_of(word, kAttemptWords)) return false;
+    counts = counts || is_one_of(word, kPositionWords);
   }
   return counts;
 }

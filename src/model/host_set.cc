@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace rankstacks {
 inline namespace model {
 namespace {
@@ -34,7 +36,7 @@ Folded fold(const std::vector<std::string>& hosts) {
     const std::string digits(first, last);
     unsigned long number = 0;
     // Numbers of addresses are no numbers of nodes.
-    const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos || host.find(':') != host.npos;
+    const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos || contains(host, ':');
     if (digits.empty() || digits.size() > 9 || is_address ||
         std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc()) {
       folded.plain.push_back(host);

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace rankstacks {
 inline namespace model {
 namespace {
@@ -21,20 +23,10 @@ std::vector<std::string> ranges_of(std::vector<int> numbers) {
   return items;
 }
 
-std::string join(const std::vector<std::string>& items, std::size_t limit) {
-  std::string text;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i == limit) return fmt::format("{} and {} more", text, items.size() - limit);
-    if (i > 0) text += ',';
-    text += items[i];
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string format_numbers(std::vector<int> numbers, std::size_t limit) {
-  return join(ranges_of(std::move(numbers)), limit);
+  return joined(ranges_of(std::move(numbers)), ",", limit);
 }
 
 std::string format_rank_set(const JobSnapshot& job, const std::vector<std::size_t>& ranks, std::size_t limit) {
@@ -47,11 +39,11 @@ std::string format_rank_set(const JobSnapshot& job, const std::vector<std::size_
   }
   std::vector<std::string> items = ranges_of(std::move(numbers));
   items.insert(items.end(), labels.begin(), labels.end());
-  return join(items, limit);
+  return joined(items, ",", limit);
 }
 
 std::string name_ranks(const JobSnapshot& job, const std::vector<std::size_t>& ranks, std::size_t limit) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", format_rank_set(job, ranks, limit));
+  return fmt::format("rank{} {}", plural(ranks.size()), format_rank_set(job, ranks, limit));
 }
 
 }  // namespace model

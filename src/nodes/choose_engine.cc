@@ -42,7 +42,7 @@ std::vector<std::string> words_of(std::string_view command, std::string_view arg
 bool is_installed(const known::EngineRule& rule, const Interrupts& interrupts) {
   const CommandOutput probe = output_of(words_of(rule.command, rule.probe), kProbeLimit, interrupts);
   return probe.outcome.end == CallEnd::kExited && probe.outcome.status == 0 &&
-         (probe.out + probe.err).find(rule.shows) != std::string::npos;
+         contains(probe.out + probe.err, rule.shows);
 }
 
 std::vector<std::string_view> split(std::string_view text, char at) {
@@ -125,11 +125,9 @@ Result<std::vector<SlurmStep>> parse_squeue(std::string_view text, const std::st
   }
   const std::string subject = "Slurm's job " + job;
   if (tasks.size() > 1) {
-    std::string names;
-    for (const std::string& task : tasks) names += (names.empty() ? "" : ", ") + task;
     return fail({.code = ErrorCode::kUsage,
                  .subject = subject,
-                 .what = "an array, of which several tasks run: " + names.substr(0, 512),
+                 .what = "an array, of which several tasks run: " + joined(tasks).substr(0, 512),
                  .hint = "--slurm takes one of them"});
   }
   if (steps.empty())

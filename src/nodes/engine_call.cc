@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "model/host_set.h"
 #include "report/shell_quoted.h"
 
@@ -17,7 +18,7 @@ std::vector<std::string> value_of(std::string_view name, const EngineSettings& s
                                   const std::vector<std::string>& hosts) {
   if (name == "host") return {hosts.front()};
   if (name == "hosts") return {format_host_set(hosts, SIZE_MAX)};
-  if (name == "list") return {fmt::format("{}", fmt::join(hosts, ","))};
+  if (name == "list") return {joined(hosts, ",")};
   if (name == "slots") return {fmt::format("{}:1", fmt::join(hosts, ":1,"))};
   if (name == "count") return {std::to_string(hosts.size())};
   if (name == "fanout") return {std::to_string(settings.fanout)};

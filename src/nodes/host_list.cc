@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace rankstacks::nodes {
 namespace {
 
@@ -87,7 +89,7 @@ std::vector<std::string_view> split(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '[') ++depth;
     if (text[i] == ']' && depth > 0) --depth;
-    if (depth == 0 && (text[i] == ',' || kBlank.find(text[i]) != std::string_view::npos)) end_word(i);
+    if (depth == 0 && (text[i] == ',' || contains(kBlank, text[i]))) end_word(i);
   }
   end_word(text.size());
   return words;

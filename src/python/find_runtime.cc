@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/text.h"
 #include "python/layouts.h"
 
 namespace rankstacks::python {
@@ -159,9 +160,8 @@ std::vector<RuntimeCandidate> find_python_runtime(const target::Target& target) 
     // in an executable, or in a library whose name says that it is an interpreter; libtorch_python's is not, as it
     // takes None from an interpreter elsewhere.
     const bool executable = image.has_interpreter() || image.type() == ET_EXEC;
-    const bool search_all =
-        executable || (module.path.substr(module.path.rfind('/') + 1).find("python") != std::string::npos &&
-                       !image.imports("_Py_NoneStruct"));
+    const bool search_all = executable || (contains(module.path.substr(module.path.rfind('/') + 1), "python") &&
+                                           !image.imports("_Py_NoneStruct"));
     const auto find = [&](std::string_view name) {
       return search_all ? image.find_symbol(name) : image.find_exported(name);
     };

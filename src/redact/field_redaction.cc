@@ -16,10 +16,6 @@ namespace {
 
 enum Kind { kHost, kBoot, kName, kPath, kFile, kText, kMessage, kCommandLine, kVariable, kThreadName };
 
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 // Files that every machine has: they tell what is used, not whose data it is.
 bool is_of_system(std::string_view path) {
   for (const std::string_view root : {"/dev/", "/proc/", "/sys/", "/usr/", "/lib/", "/lib64/", "/etc/", "/opt/"})

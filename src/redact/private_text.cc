@@ -10,10 +10,6 @@
 namespace rankstacks::redact {
 namespace {
 
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 // Accounts, and words, that identify nobody. A user of such a name loses the home directory, and the name stays.
 bool is_common(std::string_view user) {
   return user.size() < 3 ||
@@ -41,7 +37,7 @@ bool is_domain(std::string_view name) {
   if (is_one_of(last, {"com", "net", "org", "edu", "gov", "internal", "local", "localdomain", "lan", "intra", "corp",
                        "cloud", "example", "invalid", "svc"}))
     return true;
-  const bool three = name.substr(0, dot).find('.') != std::string_view::npos;
+  const bool three = contains(name.substr(0, dot), '.');
   return three &&
          is_one_of(last, {"io", "ai", "dev", "de", "uk", "fr", "ch", "eu", "cn", "jp", "kr", "in", "us", "ca"});
 }
@@ -49,9 +45,8 @@ bool is_domain(std::string_view name) {
 // "trainer-7d9f8b6c5d-x2k4q": a pod of a Kubernetes deployment. Their random parts have no vowels and none of 0, 1, 3.
 bool is_pod(std::string_view name) {
   const auto random = [](std::string_view part, std::size_t least, std::size_t most) {
-    return part.size() >= least && part.size() <= most && std::all_of(part.begin(), part.end(), [](char c) {
-             return std::string_view("bcdfghjklmnpqrstvwxz2456789").find(c) != std::string_view::npos;
-           });
+    return part.size() >= least && part.size() <= most &&
+           std::all_of(part.begin(), part.end(), [](char c) { return contains("bcdfghjklmnpqrstvwxz2456789", c); });
   };
   const std::size_t last = name.rfind('-');
   if (last == std::string_view::npos || last == 0 || !random(name.substr(last + 1), 5, 5)) return false;

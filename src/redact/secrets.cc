@@ -9,10 +9,6 @@
 namespace rankstacks::redact {
 namespace {
 
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 // "--hf-token" -> {"hf", "token"}, "accessKey" -> {"access", "key"}; lower case.
 std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> words(1);
@@ -135,7 +131,7 @@ class Scanner {
     // The file .netrc, on one line: login NAME password VALUE.
     const bool follows_login =
         name == "password" && text_[end] == ' ' &&
-        text_.substr(0, at_).substr(at_ > kLookedBack ? at_ - kLookedBack : 0).find("login ") != std::string_view::npos;
+        contains(text_.substr(0, at_).substr(at_ > kLookedBack ? at_ - kLookedBack : 0), "login ");
     if (!assigns && !states && !option && !follows_login) return false;
     if (assigns || states) ++value;
     while (value < text_.size() && text_[value] == ' ') ++value;
@@ -278,7 +274,7 @@ bool is_secret_option(std::string_view program, std::string_view word, std::stri
   if (is_one_of(program, {"sshpass"})) return word == "-p";
   if (is_one_of(program, {"curl", "wget", "http", "https"}))
     return is_one_of(word, {"-u", "--user", "-U", "--proxy-user"}) && contains(value, ':');
-  if (is_one_of(program, {"docker", "podman", "helm", "skopeo"})) return word == "-p" && value.find(':') == value.npos;
+  if (is_one_of(program, {"docker", "podman", "helm", "skopeo"})) return word == "-p" && !contains(value, ':');
   return false;
 }
 

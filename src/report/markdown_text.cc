@@ -76,11 +76,9 @@ std::size_t end_of_word(std::string_view text) {
   constexpr std::size_t kLongestCall = 120;
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::size_t open = text.substr(0, end).find('(');
-  if (open == 0 || open == std::string_view::npos || text.substr(0, end).find(')') != std::string_view::npos)
-    return end;
+  if (open == 0 || open == std::string_view::npos || contains(text.substr(0, end), ')')) return end;
   const std::size_t close = text.substr(0, kLongestCall).find(')', end);
-  const bool nested =
-      close != std::string_view::npos && text.substr(end, close - end).find('(') != std::string_view::npos;
+  const bool nested = close != std::string_view::npos && contains(text.substr(end, close - end), '(');
   if (close == std::string_view::npos || nested) return end;
   return std::min(text.find(' ', close), text.size());
 }

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::report {
@@ -148,13 +149,11 @@ Json json_of(const PySpyFrame& frame, const PySpyForm& form) {
 
 std::string py_spy_text(const JobSnapshot& job, const RankSnapshot& rank, const PySpyForm& form,
                         const RankSnapshot* parent) {
-  std::string text =
-      fmt::format("Process {}: {}\n", rank.pid, sanitize(fmt::format("{}", fmt::join(rank.command, " "))));
+  std::string text = fmt::format("Process {}: {}\n", rank.pid, sanitize(joined(rank.command, " ")));
   if (has_python(rank))
     text += fmt::format("Python v{} ({})\n", sanitize(*rank.python_version), sanitize(rank.executable.value_or("?")));
   if (parent != nullptr)
-    text += fmt::format("Parent Process {}: {}\n", parent->pid,
-                        sanitize(fmt::format("{}", fmt::join(parent->command, " "))));
+    text += fmt::format("Parent Process {}: {}\n", parent->pid, sanitize(joined(parent->command, " ")));
   text += '\n';
   for (const ThreadSnapshot* thread : shown_threads(rank)) append_thread(text, job, rank, *thread, form);
   return text;

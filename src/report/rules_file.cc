@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "report/lined_json.h"
 #include "report/rules_words.h"
 #include "report/sanitize.h"
@@ -23,8 +24,6 @@ struct Defect {
   ErrorCode code;
   std::string what;
 };
-
-std::string list_of(const std::vector<std::string_view>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
 template <class Table>
 std::vector<std::string_view> words_of(const Table& table) {
@@ -57,7 +56,7 @@ class Value {
     for (std::size_t i = 0; i < json_.names.size(); ++i)
       if (const std::string& name = json_.names[i]; std::find(allowed.begin(), allowed.end(), name) == allowed.end())
         Value(json_.items[i], pointer_)
-            .fail_with(fmt::format("found the key {}, expected no other than {}", in_quotes(name), list_of(allowed)));
+            .fail_with(fmt::format("found the key {}, expected no other than {}", in_quotes(name), joined(allowed)));
   }
   std::optional<Value> find(std::string_view key) const {
     for (std::size_t i = 0; i < json_.names.size(); ++i)
@@ -92,13 +91,13 @@ class Value {
   E word(const WordTable<E, N>& table) const {
     if (json_.kind == LinedJson::Kind::kString)
       if (const auto value = value_of(table, json_.text)) return *value;
-    expected("one of " + list_of(words_of(table)));
+    expected("one of " + joined(words_of(table)));
   }
   template <class E, std::size_t N>
   const MatchWord<E>& match(const MatchWord<E> (&table)[N]) const {
     for (const MatchWord<E>& entry : table)
       if (json_.kind == LinedJson::Kind::kString && json_.text == entry.word) return entry;
-    expected("one of " + list_of(words_of(table)));
+    expected("one of " + joined(words_of(table)));
   }
   // A role that a rule can give to a thread: a main thread always has the role main.
   known::Role role() const {
@@ -108,7 +107,7 @@ class Value {
     for (int i = 0; i <= static_cast<int>(known::Role::kNative); ++i)
       if (static_cast<known::Role>(i) != known::Role::kMain)
         words.emplace_back(known::to_string(static_cast<known::Role>(i)));
-    expected("one of " + list_of(words));
+    expected("one of " + joined(words));
   }
 
  private:

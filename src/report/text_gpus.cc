@@ -29,8 +29,6 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return text;
 }
 
-std::string times(std::uint64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, plural(n)); }
-
 // Limits a number for display; a saved report may contain any number.
 double shown(double value, double most) { return std::clamp(value, -most, most); }
 
@@ -62,8 +60,8 @@ std::string memory(const Extent<std::uint64_t>& used, const std::optional<std::u
 std::string name_members(const JobSnapshot& job, Ranks ranks, std::size_t gpus) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  std::string count = times(ranks.size(), "rank");
-  if (gpus > ranks.size()) count += ", " + times(gpus, "GPU");
+  std::string count = counted(ranks.size(), "rank");
+  if (gpus > ranks.size()) count += ", " + counted(gpus, "GPU");
   return fmt::format("{} ({}): ", sanitize(format_rank_set(job, ranks)), count);
 }
 
@@ -125,7 +123,7 @@ std::string summary_of(const JobSnapshot& job, const GpuKernel& kernel, bool wit
   const std::uint64_t launched = std::uint64_t{kernel.grid.x} * kernel.grid.y;  // three factors of 32 bits do not fit
   if (kernel.blocks > 0 && (kernel.grid.z != 1 || launched != kernel.blocks))
     parts.push_back(fmt::format("{} resident", kernel.blocks));
-  if (kernel.warps > 0) parts.push_back(times(kernel.warps, "warp"));
+  if (kernel.warps > 0) parts.push_back(counted(kernel.warps, "warp"));
   if (with_place) parts.push_back(top_place(job, kernel));
   return join(parts);
 }
@@ -199,7 +197,7 @@ class ExecutionGroups {
       shorter.push_back(summary_of(job_, kernel, false));
     }
     if (kernels.size() > kMaxKernels)
-      texts.push_back(times(kernels.size() - kMaxKernels, "more kernel")), shorter.push_back(texts.back());
+      texts.push_back(counted(kernels.size() - kMaxKernels, "more kernel")), shorter.push_back(texts.back());
     add(rank,
         collective ? Order::kCollective
         : nameless ? Order::kUnknown
@@ -282,12 +280,13 @@ void add_kernel(const JobSnapshot& job, const GpuKernel& kernel, const TextStyle
   const std::string name = kernel.function ? *kernel.function : name_of(kernel);
   lines.push_back("    " + style.strong(sanitize(fmt::format("kernel {}", name))));
   lines.push_back(fmt::format("      {}; resident: {} on {}, {}, {}", analyzers::describe_launch(kernel),
-                              times(kernel.blocks, "block"), times(kernel.sms, "SM"), times(kernel.warps, "warp"),
-                              times(kernel.lanes, "thread")));
+                              counted(kernel.blocks, "block"), counted(kernel.sms, "SM"), counted(kernel.warps, "warp"),
+                              counted(kernel.lanes, "thread")));
   for (const GpuPlace& place : kernel.places)
-    lines.push_back(fmt::format("      {:>7} at {}", times(place.warps, "warp"), frame_line(job.frames[place.frame])));
+    lines.push_back(
+        fmt::format("      {:>7} at {}", counted(place.warps, "warp"), frame_line(job.frames[place.frame])));
   if (kernel.more_places > 0)
-    lines.push_back(fmt::format("      ... and at {}", times(kernel.more_places, "more place")));
+    lines.push_back(fmt::format("      ... and at {}", counted(kernel.more_places, "more place")));
   if (kernel.frames.size() < 2) return;  // just the place itself
   lines.push_back("      device stack at the first of these:");
   for (std::size_t f = 0; f < kernel.frames.size(); ++f)
@@ -305,14 +304,14 @@ Lines gpu_lines(const JobSnapshot& job, const TextStyle& style, std::size_t widt
     if (health.size() > keep && keep > 0) {
       const std::size_t left_out = health.size() - (keep - 1);
       health.resize(keep - 1);
-      health.push_back(fmt::format("  ... and {}: --threads all", times(left_out, "more line")));
+      health.push_back(fmt::format("  ... and {}: --threads all", counted(left_out, "more line")));
     }
   }
   const std::size_t room = most > health.size() ? most - health.size() : 1;
   if (lines.size() > room) {
     const std::size_t left_out = lines.size() - (room - 1);
     lines.resize(room - 1);
-    lines.push_back(fmt::format("  > ... and {}: --threads all", times(left_out, "more line")));
+    lines.push_back(fmt::format("  > ... and {}: --threads all", counted(left_out, "more line")));
   }
   if (health.empty() && lines.empty()) return {};
   Lines all = {style.strong("GPUs")};
@@ -335,9 +334,10 @@ Lines gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle
     std::string source = execution.source == GpuSource::kCore ? "from " + execution.path.value_or("a GPU core")
                                                               : "through the debugger API";
     if (execution.held_ms) source += fmt::format(", held for {:.1f} ms", shown(*execution.held_ms, 1e9));
-    lines.push_back("    " + sanitize(fmt::format(
-                                 "{}: {}, {}", source, times(execution.contexts, "context"),
-                                 execution.kernels.empty() ? "no kernel" : times(execution.kernels.size(), "kernel"))));
+    lines.push_back(
+        "    " +
+        sanitize(fmt::format("{}: {}, {}", source, counted(execution.contexts, "context"),
+                             execution.kernels.empty() ? "no kernel" : counted(execution.kernels.size(), "kernel"))));
     for (const GpuException& exception : execution.exceptions) {
       lines.push_back("    " + style.alarm(sanitize("exception: " + analyzers::describe_exception(exception))));
       if (exception.frame) lines.push_back("      at " + frame_line(job.frames[*exception.frame]));

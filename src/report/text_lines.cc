@@ -29,8 +29,4 @@ std::vector<std::string> wrap(const std::string& text, std::size_t width, std::s
   return lines;
 }
 
-std::string times(std::size_t n, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", n, n == 1 ? one : many);
-}
-
 }  // namespace rankstacks::report

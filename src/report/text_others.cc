@@ -27,8 +27,6 @@ std::string pad(std::string text, std::size_t columns) {
   return has < columns ? text + std::string(columns - has, ' ') : text;
 }
 
-std::string times(std::size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, plural(n)); }
-
 struct Line {
   known::Role role;
   bool odd = false;
@@ -67,11 +65,10 @@ std::vector<std::string> sum_up(const JobSnapshot& job, const TextStyle& style, 
           threads += lines[k].threads;
           ranks.insert(lines[k].ranks.begin(), lines[k].ranks.end());
         }
-      const std::string what =
-          keep == 0 ? times(stacks, "stack") : fmt::format("{} more {}", stacks, stacks == 1 ? "stack" : "stacks");
+      const std::string what = counted(stacks, keep == 0 ? "stack" : "more stack");
       out.push_back(
           cut_end(fmt::format("  {} {}, {}, {}", pad(known::to_string(line.role), kRoleColumn), what,
-                              times(threads, "thread"), sanitize(format_rank_set(job, {ranks.begin(), ranks.end()}))),
+                              counted(threads, "thread"), sanitize(format_rank_set(job, {ranks.begin(), ranks.end()}))),
                   width));
     }
     ++shown[line.role];
@@ -141,8 +138,8 @@ std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t
   for (const analyzers::Cluster* c : clusters_of(view, RankKind::kRank, false)) {
     std::string ranks = sanitize(format_rank_set(view.job, c->ranks, 6));
     ranks += c->members.size() == c->ranks.size()
-                 ? fmt::format(" ({})", times(c->ranks.size(), "rank"))
-                 : fmt::format(" ({}, {})", times(c->ranks.size(), "rank"), times(c->members.size(), "thread"));
+                 ? fmt::format(" ({})", counted(c->ranks.size(), "rank"))
+                 : fmt::format(" ({}, {})", counted(c->ranks.size(), "rank"), counted(c->members.size(), "thread"));
     std::string text = fmt::format("{} {} {} ", c->odd ? "!" : " ", pad(known::to_string(c->role), kRoleColumn),
                                    pad(cut_end(ranks, view.width / 2), kRanksColumn));
     const auto& [r, t] = c->members.front();

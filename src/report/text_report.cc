@@ -10,6 +10,7 @@
 #include "analyzers/difference_words.h"
 #include "analyzers/flight_records.h"
 #include "analyzers/node_words.h"
+#include "base/text.h"
 #include "model/rank_set.h"
 #include "report/problem_groups.h"
 #include "report/report.h"
@@ -58,17 +59,16 @@ std::string totals(const JobSnapshot& job) {
     if (rank.stopped_ms) stop = std::max(stop.value_or(0), *rank.stopped_ms);
     if (rank.threads_stopped) stopped = stopped.value_or(0) + *rank.threads_stopped;
   }
-  std::string text = times(ranks, "rank", "ranks");
+  std::string text = counted(ranks, "rank");
   if (world > 0 && static_cast<std::size_t>(world) != ranks)
     text = fmt::format("{} of {} ranks", numbers.size(), world);
   if (world > 0 && numbers.size() < ranks && static_cast<std::size_t>(world) != ranks)
-    text += fmt::format(" and {}", times(ranks - numbers.size(), "other process", "other processes"));
-  if (children > 0) text += fmt::format(" and {}", times(children, "child process", "child processes"));
+    text += fmt::format(" and {}", counted(ranks - numbers.size(), "other process", "es"));
+  if (children > 0) text += fmt::format(" and {}", counted(children, "child process", "es"));
   if (cores == job.ranks.size() && cores > 0) text += " (cores)";
-  text +=
-      fmt::format(" on {}, {}",
-                  hosts == std::set<std::string>{"unknown"} ? "an unknown host" : times(hosts.size(), "host", "hosts"),
-                  times(threads, "thread", "threads"));
+  text += fmt::format(" on {}, {}",
+                      hosts == std::set<std::string>{"unknown"} ? "an unknown host" : counted(hosts.size(), "host"),
+                      counted(threads, "thread"));
   if (failed > 0) text += fmt::format(", {} could not be read", failed);
   int samples = 0;
   double span = 0;
@@ -83,7 +83,7 @@ std::string totals(const JobSnapshot& job) {
   if (first && ranks + children > 1) add("skew " + milliseconds(*last - *first));
   if (stopped == 0) add("no thread stopped");
   else if (stop) add("longest stop " + milliseconds(*stop));
-  if (stopped.value_or(0) > 0 && *stopped < threads) add(times(*stopped, "thread", "threads") + " stopped");
+  if (stopped.value_or(0) > 0 && *stopped < threads) add(counted(*stopped, "thread") + " stopped");
   if (samples > 1) add(fmt::format("{} samples in {}", samples, milliseconds(span)));
   if (job.elapsed_ms) add(milliseconds(*job.elapsed_ms) + " in all");
   return figures.empty() ? text : text + "; " + figures;
@@ -162,7 +162,7 @@ Lines record_lines(const JobSnapshot& job, const TextStyle& style, std::size_t w
   if (lines.size() > kMax) {
     const std::size_t left_out = lines.size() - (kMax - 1);
     lines.resize(kMax - 1);
-    lines.push_back(fmt::format("  ... and {} in the JSON report", times(left_out, "more line", "more lines")));
+    lines.push_back(fmt::format("  ... and {} in the JSON report", counted(left_out, "more line")));
   }
   lines.insert(lines.begin(), style.strong("Flight Recorder"));
   return lines;

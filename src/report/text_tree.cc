@@ -18,6 +18,7 @@
 #include "analyzers/coordinates.h"
 #include "analyzers/names.h"
 #include "analyzers/tree.h"
+#include "base/text.h"
 #include "model/rank_set.h"
 #include "report/frame_text.h"
 #include "report/sanitize.h"
@@ -149,7 +150,7 @@ class TreeText {
     std::string which = ranks.size() == 1 ? analyzers::describe_coordinates(view_.job, ranks.front())
                                           : analyzers::whole_stages(view_.job, ranks);
     if (!which.empty()) which = (ranks.size() == 1 ? ": " : ", ") + sanitize(which);
-    const std::string count = fmt::format(" ({} {}{})", ranks.size(), ranks.size() == 1 ? "rank" : "ranks", which);
+    const std::string count = fmt::format(" ({}{})", counted(ranks.size(), "rank"), which);
     const std::size_t room = view_.width - std::min(view_.width, indent + 2 + count.size() + 5);
     const std::string text =
         "> " + cut_end(sanitize(format_rank_set(view_.job, ranks)), room) + count + (odd ? "  ODD" : "");
@@ -237,8 +238,8 @@ class TreeText {
   std::string text_of(const Row& row, std::size_t indent) const {
     const std::string blanks(indent, ' ');
     if (!row.frame)
-      return blanks + view_.style.faint(fmt::format("... {} {} {}", row.folded, row.folded_what,
-                                                    row.folded == 1 ? "frame" : "frames"));
+      return blanks +
+             view_.style.faint(fmt::format("... {} {} frame{}", row.folded, row.folded_what, plural(row.folded)));
     const bool native = row.frame->kind == FrameKind::kNative;
     const std::size_t room = view_.width - std::min(view_.width, indent);
     std::string name = (native ? ". " : "") + frame_name(*row.frame);

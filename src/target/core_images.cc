@@ -33,7 +33,7 @@ std::vector<std::string> ends_of(const std::string& path) {
   constexpr std::size_t kMaxEnds = 32;
   std::vector<std::string> ends;
   // The path is the core's, and must not lead out of the directory that it is appended to.
-  const bool leads_out = (path + "/").find("/../") != std::string::npos;
+  const bool leads_out = contains(path + "/", "/../");
   if (is_below_linked(path) && !leads_out) ends.push_back("/usr" + path);
   for (std::size_t at = path.find('/'); at != std::string::npos && !leads_out && ends.size() < kMaxEnds;
        at = path.find('/', at + 1))
@@ -60,12 +60,19 @@ bool never_was_a_file(const CoreModuleIdentity& wanted) {
   return wanted.path.starts_with("/memfd:") && (!wanted.build_id || wanted.build_id->empty());
 }
 
-// "a, b and 3 more"
-std::string list(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMaxNames); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kMaxNames) text += fmt::format(" and {} more", names.size() - kMaxNames);
-  return text;
+// What shows that the file is another than the process had; std::nullopt: nothing does.
+std::optional<std::string> difference_of(const elf::Image& file, const std::string& path,
+                                         const CoreModuleIdentity& wanted) {
+  if (wanted.build_id && (!wanted.build_id->empty() || !file.build_id().empty())) {
+    if (*wanted.build_id == file.build_id()) return std::nullopt;
+    return fmt::format("the core has build-id {}, {} has {}", elf::to_string(*wanted.build_id), path,
+                       elf::to_string(file.build_id()));
+  }
+  const std::size_t size = wanted.head.size();
+  if (size == 0 || (file.bytes().size() >= size && std::memcmp(wanted.head.data(), file.bytes().data(), size) == 0))
+    return std::nullopt;
+  return fmt::format("{} is another file: its first {} bytes differ from those in the core, and there is no build-id",
+                     path, size);
 }
 
 }  // namespace
@@ -94,6 +101,12 @@ std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdenti
   return all;
 }
 
+Result<std::shared_ptr<const elf::Image>> CoreImages::open(const Candidate& candidate,
+                                                           const CoreModuleIdentity& wanted) {
+  return candidate.below_sysroot.empty() ? cache_.open(candidate.path, wanted.path)
+                                         : cache_.open_below(options_.sysroot, candidate.below_sysroot, wanted.path);
+}
+
 FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
   std::vector<Problem> refused;
   std::string why;
@@ -116,9 +129,7 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     }
     if (i == all.size()) break;
     const Candidate& candidate = all[i];
-    auto image = candidate.below_sysroot.empty()
-                     ? cache_.open(candidate.path, wanted.path)
-                     : cache_.open_below(options_.sysroot, candidate.below_sysroot, wanted.path);
+    auto image = open(candidate, wanted);
     if (!image) {
       if (image.error().code == ErrorCode::kNotFound && !candidate.asked_for) continue;
       Error error = image.error();
@@ -126,24 +137,11 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
       refuse(candidate, error.message());
       continue;
     }
-    const elf::Image& file = **image;
-    if (wanted.build_id && (!wanted.build_id->empty() || !file.build_id().empty())) {
-      if (*wanted.build_id != file.build_id()) {
-        refuse(candidate, fmt::format("the core has build-id {}, {} has {}", elf::to_string(*wanted.build_id),
-                                      candidate.path, elf::to_string(file.build_id())));
-        continue;
-      }
-    } else if (!wanted.head.empty()) {
-      const std::size_t size = wanted.head.size();
-      if (file.bytes().size() < size || std::memcmp(wanted.head.data(), file.bytes().data(), size) != 0) {
-        refuse(candidate,
-               fmt::format(
-                   "{} is another file: its first {} bytes differ from those in the core, and there is no build-id",
-                   candidate.path, size));
-        continue;
-      }
+    if (auto difference = difference_of(**image, candidate.path, wanted)) {
+      refuse(candidate, std::move(*difference));
+      continue;
     }
-    if (!holds_code(file)) continue;  // the symbolizer finds debug files itself
+    if (!holds_code(**image)) continue;  // the symbolizer finds debug files itself
     if (!wanted.build_id && wanted.head.empty()) unverified_.push_back(candidate.path);
     return {*image, {}};
   }
@@ -175,16 +173,16 @@ std::vector<Problem> CoreImages::problems() const {
     for (const auto& [path, package] : debian_packages_of(paths, options_.sysroot)) packages.insert(package);
     problems.push_back(
         {fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), plural(missing_.size()),
-                     list(names)),
+                     joined(names, ", ", kMaxNames)),
          fmt::format("give them with --sysroot or --search, or open the core on the machine where it was taken{}{}",
-                     packages.empty() ? "" : "; they are of the Debian packages ",
-                     list({packages.begin(), packages.end()})),
+                     packages.empty() ? "" : "; they are of the Debian packages ", joined(packages, ", ", kMaxNames)),
          ProblemCode::kFileMissing});
   }
   if (!unverified_.empty()) {
     problems.push_back(
         {fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(),
-                     plural(unverified_.size()), unverified_.size() == 1 ? "it" : "them", list(unverified_)),
+                     plural(unverified_.size()), unverified_.size() == 1 ? "it" : "them",
+                     joined(unverified_, ", ", kMaxNames)),
          "frames may be wrong if they changed since; coredump_filter's bit 4 makes the kernel write the pages with "
          "build-ids",
          ProblemCode::kFileUnverified});

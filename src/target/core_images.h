@@ -50,6 +50,7 @@ class CoreImages {
     std::string below_sysroot;  // its path there; empty: it is not below the sysroot
   };
   std::vector<Candidate> candidates(const CoreModuleIdentity& wanted) const;
+  Result<std::shared_ptr<const elf::Image>> open(const Candidate& candidate, const CoreModuleIdentity& wanted);
 
   const CoreOptions& options_;
   elf::ImageCache& cache_;

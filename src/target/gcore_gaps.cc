@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace rankstacks::target {
 namespace {
 
@@ -54,12 +56,12 @@ std::optional<Problem> describe(const GcoreGaps& gaps) {
   for (std::size_t i = 0; i < std::min(gaps.threads.size(), kMaxShown); ++i)
     tids += fmt::format("{}{}", i == 0 ? "" : ", ", gaps.threads[i]);
   if (gaps.threads.size() > kMaxShown) tids += ", ...";
-  const bool one = gaps.threads.size() == 1;
+  const std::string_view s = plural(gaps.threads.size());
   return Problem{
       fmt::format("gcore has left out the stack{} of {} thread{} (tid {}), {} MiB in all: it gives up a mapping at the "
                   "first page that cannot be "
                   "read, such as the stack guards that glibc 2.42 and newer place inside of mappings",
-                  one ? "" : "s", gaps.threads.size(), one ? "" : "s", tids, (gaps.bytes + (1 << 20) - 1) >> 20),
+                  s, gaps.threads.size(), s, tids, (gaps.bytes + (1 << 20) - 1) >> 20),
       "take the kernel's core, which holds them: prlimit --pid PID --core=unlimited, then kill -ABRT PID, which ends "
       "the process; or look at it "
       "live: rankstacks attach --pids PID",

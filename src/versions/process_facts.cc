@@ -189,7 +189,7 @@ std::vector<CgroupPlace> cgroup_places(std::string_view text) {
     if (second == std::string_view::npos || places.size() >= kMax) return;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const std::string path(line.substr(second + 1));
-    if (!path.starts_with('/') || (path + "/").find("/../") != std::string::npos) return;
+    if (!path.starts_with('/') || contains(path + "/", "/../")) return;
     const std::string below = path == "/" ? "" : path;
     if (controllers.empty()) {
       places.push_back({mount + below, mount, ""});

@@ -56,8 +56,7 @@ std::string version_at(std::string_view text) {
   if (text.empty() || !is_digit(text.front())) return "";
   std::size_t length = 0;
   while (length < text.size() && length < kLongestVersion &&
-         (is_digit(text[length]) || is_letter(text[length]) ||
-          std::string_view("._+-~").find(text[length]) != std::string_view::npos))
+         (is_digit(text[length]) || is_letter(text[length]) || contains("._+-~", text[length])))
     ++length;
   while (length > 0 && !is_digit(text[length - 1]) && !is_letter(text[length - 1])) --length;
   return std::string(text.substr(0, length));
