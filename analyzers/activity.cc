@@ -201,6 +201,10 @@ bool is_part_of_object_collective(const JobSnapshot& job, const ThreadSnapshot& 
   return own >= least;
 }
 
+// Python's collector runs whenever enough objects were made. A thread whose functions differ between the samples is not
+// held up by the collection that one of them has met.
+bool passes_through_collector(const ThreadSnapshot& thread) { return thread.motion && thread.motion->travelled; }
+
 // What the thread's state shows, or what it waits for, whatever its frames are in the middle of.
 std::optional<known::Activity> whatever_its_frames(const JobSnapshot& job, const RankSnapshot& rank,
                                                    std::size_t thread_index) {
@@ -208,7 +212,7 @@ std::optional<known::Activity> whatever_its_frames(const JobSnapshot& job, const
   if (thread.state == 'T' || thread.state == 't') return known::Activity::kStopped;
   if (thread.state == 'F') return known::Activity::kFrozen;
   if (is_in_driver_call(job, thread)) return known::Activity::kDriverCall;
-  if (thread.collecting) return known::Activity::kGarbageCollection;
+  if (thread.collecting && !passes_through_collector(thread)) return known::Activity::kGarbageCollection;
   // What the frames waited for has come, and the thread cannot go on.
   if (waits_for_kept_gil(job, rank, thread_index)) return known::Activity::kPythonLock;
   return std::nullopt;
@@ -262,6 +266,8 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
     const known::ActivityRule* rule = rules_.of(job_.frames, thread.frames[i]);
     if (rule && rule->match == known::ActivityMatch::kPythonWaits && !waits_itself(job_, thread, i)) rule = nullptr;
     if (!rule && run_by_collector(job_, thread, i)) rule = &kFinalizerRule;
+    if (rule && rule->activity == known::Activity::kGarbageCollection && passes_through_collector(thread))
+      rule = nullptr;
     if (!rule) {
       // The operation's own frames end at the first Python frame outside of torch.distributed.
       const Frame& frame = job_.frames[thread.frames[i]];

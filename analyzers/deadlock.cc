@@ -11,6 +11,7 @@
 #include "analyzers/gpu_sides.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
+#include "analyzers/set_up_stores.h"
 #include "analyzers/unmatched_messages.h"
 #include "analyzers/waiting_job.h"
 #include "analyzers/watchdog_text.h"
@@ -147,6 +148,7 @@ std::optional<Deadlock> explain_deadlock(const Facts& facts) {
   if (waiting.sides.size() == 1) {
     if (auto found = another_root(waiting)) return with_reference(std::move(*found), kFromGroups);
     if (auto found = another_collective_in_gloo(waiting)) return with_reference(std::move(*found), kAllRanks);
+    if (auto found = without_the_others_store(waiting)) return with_reference(std::move(*found), kAllRanks);
     std::vector<Side> steps = split_by_counter(facts.job, facts.states, waiting.sides.front());
     if (steps.empty()) return std::nullopt;
     waiting.sides = std::move(steps);

@@ -126,6 +126,9 @@ TEST_CASE("the collector at work, where its functions have no names") {
   CHECK(only_rank_2(literal) == "user-code");
   main_of_rank_2(literal).collecting = true;
   CHECK(only_rank_2(literal) == "garbage-collection");
+  // In the other samples the thread was somewhere else: the collection is over.
+  main_of_rank_2(literal).motion = Motion{.looks = 3, .places = 3, .moved = true, .travelled = true};
+  CHECK(only_rank_2(literal) == "user-code");
 }
 
 TEST_CASE("main waits for a pool's thread that runs a function of a library") {
