@@ -67,7 +67,8 @@ std::optional<Deadlock> several_roots_in_one_step(const WaitingJob& waiting) {
       return Deadlock{.suspects = {},
                       .explanation = explanation + "; which of them is right does not show where they stand",
                       .reference = {},
-                      .candidates = accused};
+                      .candidates = accused,
+                      .would_decide = "what the ranks that have gone on called there"};
     return accuse_side(accused, Reason::kCollectiveMismatch, std::move(explanation), equal);
   }
   return std::nullopt;

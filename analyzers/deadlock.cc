@@ -6,6 +6,7 @@
 
 #include "analyzers/between_sides.h"
 #include "analyzers/collective_roots.h"
+#include "analyzers/communicator_errors.h"
 #include "analyzers/flight_records.h"
 #include "analyzers/gloo_work.h"
 #include "analyzers/gpu_sides.h"
@@ -140,10 +141,8 @@ std::optional<Deadlock> explain_by_gpus(const WaitingJob& waiting) {
                        : "the kernels that run on the GPUs would show the difference");
 }
 
-}  // namespace
-
-std::optional<Deadlock> explain_deadlock(const Facts& facts) {
-  WaitingJob waiting(facts);
+std::optional<Deadlock> explain_by_sides(WaitingJob waiting) {
+  const Facts& facts = waiting.facts;
   if (auto found = explain_by_records(waiting)) return found;
   if (waiting.sides.size() == 1) {
     if (auto found = another_root(waiting)) return with_reference(std::move(*found), kFromGroups);
@@ -159,6 +158,27 @@ std::optional<Deadlock> explain_deadlock(const Facts& facts) {
   if (auto found = within_stages(waiting)) return found;
   return with_reference(between_sides(waiting, Reason::kCollectiveMismatch, kByPlace),
                         all_certain(facts.operations) ? kFromGroups : kInferredFromStacks);
+}
+
+// What NCCL says of a communicator's calls decides where nothing else does: it does not tell whose call is the odd one.
+std::optional<Deadlock> with_misfit(const WaitingJob& waiting, std::optional<Deadlock> found) {
+  const auto misfit = find_misfit(waiting.job, waiting.states);
+  if (!misfit) return found;
+  if (!found || (found->suspects.empty() && found->candidates.empty()))
+    return with_reference(explain_misfit(waiting, *misfit), kFromLaunches);
+  // Such a communicator finishes nothing any more: its members are in no step that ends.
+  if (std::all_of(found->suspects.begin(), found->suspects.end(), [&](const Blame& blame) {
+        return std::binary_search(misfit->members.begin(), misfit->members.end(), blame.state);
+      }))
+    found->may_be_a_step = false;
+  return found;
+}
+
+}  // namespace
+
+std::optional<Deadlock> explain_deadlock(const Facts& facts) {
+  const WaitingJob waiting(facts);
+  return with_misfit(waiting, explain_by_sides(waiting));
 }
 
 }  // namespace rankstacks::analyzers

@@ -11,6 +11,8 @@
 //     ranks that all wait for their GPUs                            decided by NCCL's counts (launches.h)
 //     another collective, or another group                          collective-mismatch; store-wait for those in
 //                                                                   the store
+//     nothing of this, and NCCL was sent more than a call takes     collective-mismatch of both of two ranks, else
+//                                                                   undecided (communicator_errors.h)
 //
 // If no group is known that all ranks share, but the pipeline's stages are known, ranks are compared within each
 // stage, because stages differ by design. The smaller side is accused. If there are two sides of equal size, both are

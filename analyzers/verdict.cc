@@ -30,8 +30,8 @@
 // that it carries. A watchdog that carries an error of its own process's GPU work is not a reporter: its rank has
 // `crashed`, or, while it is alive, is about to end by that `exception`, which is checked after rule 1.
 //
-// Confidence: for a sink by the tables in confidence.cc; 0.70 for a missing rank, 0.65 for a mismatch (0.80 if groups
-// or peers are known, 0.40 between equal sides).
+// Confidence: for a sink by the tables in confidence.cc; 0.70 for a missing rank (0.80 if NCCL has lost a connection),
+// 0.65 for a mismatch (0.80 if groups or peers are known, 0.40 between equal sides).
 #include "analyzers/judge.h"
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/communicator_errors.h"
 #include "analyzers/coordinates.h"
 #include "analyzers/deaths.h"
 #include "analyzers/gone_ranks.h"
@@ -243,6 +244,7 @@ Verdict Judge::of_ended(const std::vector<std::size_t>& ended) const {
 Verdict Judge::of_missing(const std::vector<int>& missing) const {
   std::vector<Suspect> suspects;
   constexpr std::size_t kMaxSuspects = 64;
+  bool all_lost = !missing.empty();
   for (const int number : missing) {
     if (suspects.size() == kMaxSuspects) break;
     Suspect one;
@@ -251,12 +253,15 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
     one.reason = Reason::kMissing;
     one.summary = fmt::format("rank {} is not there", number);
     one.advice = advice_for(Reason::kMissing);
-    one.confidence = bounded(0.70);
+    const bool lost = is_lost_peer(job_, number);
+    all_lost &= lost;
+    one.confidence = bounded(lost ? 0.80 : 0.70);
     suspects.push_back(std::move(one));
   }
-  const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at"
-                                               : fmt::format("{} {} ended", pids_of(tally_.ended),
-                                                             tally_.ended.size() == 1 ? "has" : "have");
+  std::string why = "ended, never started, or not looked at";
+  if (!tally_.ended.empty())
+    why = fmt::format("{} {} ended", pids_of(tally_.ended), tally_.ended.size() == 1 ? "has" : "have");
+  else if (all_lost) why = "ended: NCCL has lost a connection, and has no answer from there";
   const std::string killed = describe_kernel_kills(job_);
   std::string waiting = describe_broken_connections();
   if (const std::string still = describe_waiting(job_, states_); !still.empty())

@@ -311,10 +311,11 @@ Verdict Judge::of_waiting() const {
     return symmetric;
   }
   if (deadlock->suspects.empty()) {
-    Verdict verdict = undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
+    Verdict verdict =
+        undecided(fmt::format("{} at {}; {}", waiting, deadlock->at_one_place ? "the same place" : "different places",
+                              deadlock->explanation));
     for (const std::size_t i : deadlock->candidates)
-      verdict.candidates.push_back({states_[i].rank, Reason::kCollectiveMismatch,
-                                    "what the ranks that have gone on called there",
+      verdict.candidates.push_back({states_[i].rank, Reason::kCollectiveMismatch, deadlock->would_decide,
                                     describe_suspect(job_, states_[i], Reason::kCollectiveMismatch)});
     return verdict;
   }

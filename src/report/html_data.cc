@@ -6,6 +6,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analyzers/coordinates.h"
 #include "analyzers/deaths.h"
@@ -55,7 +56,11 @@ class HtmlData {
     text("captured_at", job_.captured_at);
     json_.key("redacted"), json_.boolean(redacted);
     text("totals", totals(job_));
-    if (job_.nccl) text("nccl", job_.nccl->version);
+    if (job_.nccl) {
+      constexpr std::size_t kMaxCommunicators = 20;
+      const auto said = communicator_lines(job_, kMaxCommunicators);
+      text("nccl", fmt::format("{}{}{}", job_.nccl->version, said.empty() ? "" : "; ", fmt::join(said, "; ")));
+    }
     text("versions", analyzers::describe_versions(job_));
     text_list("environment", environment_lines(job_));
     verdict();

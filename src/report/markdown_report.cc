@@ -126,6 +126,14 @@ class MarkdownText {
     return text;
   }
 
+  // What NCCL says of its communicators, a line each.
+  std::string communicators(const Room& room) const {
+    std::string text;
+    for (const std::string& line : communicator_lines(job_, room.differences))
+      text += fmt::format("- **By NCCL**: {}\n", sentence(line, room));
+    return text;
+  }
+
   // What differs between ranks, a line each.
   std::string differences(const Room& room) const {
     std::string text;
@@ -136,7 +144,7 @@ class MarkdownText {
 
   std::string first_screen(const Room& room) const {
     std::string text = verdict(room) + fmt::format("- **Job**: {}\n", sentence(totals(job_), room)) +
-                       all_versions(room) + differences(room);
+                       communicators(room) + all_versions(room) + differences(room);
     if (options_.redacted)
       text += "- Names of hosts, users, files of data, addresses, arguments and messages are pseudonyms.\n";
     text += "\n";

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/communicator_errors.h"
 #include "analyzers/coordinates.h"
 #include "analyzers/difference_words.h"
 #include "analyzers/flight_records.h"
@@ -89,6 +90,17 @@ std::string totals(const JobSnapshot& job) {
   return figures.empty() ? text : text + "; " + figures;
 }
 
+Lines communicator_lines(const JobSnapshot& job, std::size_t most) {
+  Lines lines = analyzers::describe_communicator_errors(job);
+  if (lines.size() > most) {
+    const std::size_t left_out = lines.size() - most;
+    lines.resize(most);
+    lines.push_back(fmt::format("... and {} more in the JSON report", left_out));
+  }
+  for (std::string& line : lines) line = sanitize(line);
+  return lines;
+}
+
 namespace {
 
 Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextStyle& style, std::size_t width) {
@@ -115,6 +127,9 @@ Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, cons
   for (const std::string& more : {describe_chain(job, analysis), describe_candidates(job, verdict)})
     for (std::string& line : wrap(more, width - 2, 3)) lines.push_back("  " + line);
   for (std::string& line : wrap(totals(job), width, 2)) lines.push_back(std::move(line));
+  constexpr std::size_t kMaxCommunicators = 4;
+  for (const std::string& said : communicator_lines(job, kMaxCommunicators))
+    for (std::string& line : wrap("NCCL: " + said, width, 2)) lines.push_back(std::move(line));
   if (const std::string versions = sanitize(analyzers::describe_versions(job)); !versions.empty())
     for (std::string& line : wrap("versions: " + versions, width, 2)) lines.push_back(std::move(line));
   constexpr std::size_t kMaxDifferences = 6;

@@ -149,6 +149,26 @@ constexpr Fact kFacts[] = {
 
 }  // namespace
 
+// By the stacks alone both ranks wait at one place, in as many launches: NCCL's own error tells that their calls
+// differ.
+TEST_CASE("calls of two sizes are told without what runs on the GPUs") {
+  const auto all = truths(RANKSTACKS_FIXTURES);
+  const auto found = std::find_if(
+      all.begin(), all.end(), [](const auto& one) { return one.first.filename() == "other-size-with-gpus.json.gz"; });
+  REQUIRE(found != all.end());
+  SavedReport saved = read_saved(found->first, found->second);
+  const auto status = [&] { return analyzers::analyze(saved.job).verdict.status; };
+  CHECK(status() == analyzers::VerdictStatus::kCulprit);
+  REQUIRE(take_gpus(saved.job));
+  const analyzers::Verdict verdict = analyzers::analyze(saved.job).verdict;
+  REQUIRE(verdict.suspects.size() == 2);
+  CHECK(verdict.suspects[0].reason == analyzers::Reason::kCollectiveMismatch);
+  CHECK(verdict.suspects[1].reason == analyzers::Reason::kCollectiveMismatch);
+  CHECK(verdict.doubt == analyzers::Doubt::kNone);
+  saved.job.nccl.reset();
+  CHECK(status() == analyzers::VerdictStatus::kSymmetric);
+}
+
 TEST_CASE("more evidence makes no verdict worse") {
   // A report of two collectives, onto which another kernel was put by hand: its counts speak of the former.
   const std::string made_up = "another-kernel-of-two.json.gz";

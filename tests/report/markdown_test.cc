@@ -221,6 +221,15 @@ TEST_CASE("reports of real jobs of 2, 256 and 4,096 ranks stay below 65,536 byte
   }
 }
 
+TEST_CASE("what NCCL says of its communicators is on the first screen") {
+  const std::filesystem::path fixtures = RANKSTACKS_FIXTURES;
+  const std::string text = markdown(saved(fixtures / "gpu_jobs" / "killed.json.gz"));
+  CHECK(
+      has(text.substr(0, text.find("<details>")),
+          "\n- **By NCCL**: communicator of rank 0 and 1 other: ncclRemoteError at rank 0 (a connection to a peer has "
+          "ended, or the network has failed)\n"));
+}
+
 TEST_CASE("versions and differences on the first screen, everything else in a section; hostile values are code") {
   LiteralJob made = hung_job();
   for (int r = 0; r < 4; ++r) {

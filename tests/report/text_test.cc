@@ -502,3 +502,24 @@ TEST_CASE("versions and what differs stand below the verdict, and nothing of a j
   CHECK(shown.find("\ndiffers: ... and 2 more differences in the JSON report\n") != std::string::npos);
   CHECK(shown.find('\x1b') == std::string::npos);
 }
+
+TEST_CASE("what NCCL says of its communicators stands below the totals, of many communicators the first") {
+  LiteralJob literal;
+  for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());
+  literal.job.nccl = NcclStatus{.version = "2.28.9"};
+  NcclCommunicator one{.hash = "0x1", .size = 2};
+  for (int r = 0; r < 2; ++r) {
+    const RankSnapshot& rank = literal.job.ranks[static_cast<std::size_t>(r)];
+    one.members.push_back({.rank = r, .process = NcclMember::Process{rank.host, rank.pid}});
+  }
+  const auto text = [&] { return text_report(literal.job, analyzers::analyze(literal.job), {}); };
+  literal.job.nccl->communicators = {one};
+  CHECK(text().find("NCCL:") == std::string::npos);
+  one.members[1].async_error = 3;
+  literal.job.nccl->communicators = {one};
+  const std::string line = "\nNCCL: communicator of ranks 0-1: ncclInternalError at rank 1 (an error within NCCL)\n";
+  CHECK(text().find(line) != std::string::npos);
+  literal.job.nccl->communicators = std::vector<NcclCommunicator>(6, one);
+  CHECK(text().find(line + line.substr(1) + line.substr(1) + line.substr(1) +
+                    "NCCL: ... and 2 more in the JSON report\n") != std::string::npos);
+}
