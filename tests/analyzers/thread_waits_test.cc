@@ -127,7 +127,7 @@ TEST_CASE("the collector at work, where its functions have no names") {
   main_of_rank_2(literal).collecting = true;
   CHECK(only_rank_2(literal) == "garbage-collection");
   // In the other samples the thread was somewhere else: the collection is over.
-  main_of_rank_2(literal).motion = Motion{.looks = 3, .places = 3, .moved = true, .travelled = true};
+  main_of_rank_2(literal).motion = Motion{.samples = 3, .places = 3, .moved = true, .travelled = true};
   CHECK(only_rank_2(literal) == "user-code");
 }
 
