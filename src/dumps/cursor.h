@@ -3,6 +3,7 @@
 
 #include <cctype>
 #include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 

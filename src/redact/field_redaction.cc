@@ -146,9 +146,9 @@ std::string FieldRedaction::own_words(const std::string& text) {
   if (analyzers::says_other_size(text)) words += ": message truncated";
   const auto work = analyzers::timed_out_work(text);
   if (!work) return words;
-  const bool knmeaning = std::all_of(work->operation.begin(), work->operation.end(),
+  const bool is_known = std::all_of(work->operation.begin(), work->operation.end(),
                                      [](char c) { return is_upper(c) || is_digit(c) || c == '_'; });
-  if (!knmeaning) return words;
+  if (!is_known) return words;
   std::string group = work->group;
   name(group);
   return fmt::format("{}: PG GUID {} Rank WorkNCCL(SeqNum={}, OpType={}, NumelIn={}, NumelOut={}, ...)", words, group,
