@@ -180,6 +180,10 @@ class Judge {
   Verdict of_stillness_at_one_place() const;
   // All run, some of them waiting for a kernel of their own that only polls.
   std::optional<Verdict> of_polling_kernels() const;
+  // In one call of a function of the user's, some look again and again for something, and the others, which make no
+  // progress, wait there for a program, a file or a worker of their own: what these prepare is what the former look
+  // for. (Who waits for the network may be a server between two requests.) std::nullopt if that is not so.
+  std::optional<Verdict> of_preparing() const;
   // No rank moves. They are at two places: few of them at one, the others, which are most of them, at the other.
   Verdict of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const;
   // Nobody gets on: each rank runs in one function, and of most ranks, which are at one place, each runs but for a

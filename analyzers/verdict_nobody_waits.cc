@@ -38,6 +38,31 @@ bool waits_for_unseen_child(const JobSnapshot& job, const RankState& s) {
                      [&](FrameId id) { return is_place(job.frames[id], known::Place::kProcessQueue); });
 }
 
+// What a rank prepares for others: none of these is a wait for the next request.
+bool is_preparation(known::Activity activity) {
+  return activity == known::Activity::kSubprocess || activity == known::Activity::kFileIo ||
+         activity == known::Activity::kCheckpointIo || activity == known::Activity::kDataLoading;
+}
+
+// From the outermost frame inwards both are in the same functions at the same lines, and then at two lines of one
+// function of the user's.
+bool branch_in_users_function(const JobSnapshot& job, const RankState& a, const RankState& b) {
+  const auto python_frames = [&](const RankState& s) {
+    std::vector<const Frame*> frames;
+    for (const FrameId id : deciding_thread(job, s).frames)
+      if (job.frames[id].kind == FrameKind::kPython) frames.push_back(&job.frames[id]);
+    std::reverse(frames.begin(), frames.end());
+    return frames;
+  };
+  const auto of_a = python_frames(a), of_b = python_frames(b);
+  for (std::size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i) {
+    const Frame &in_a = *of_a[i], &in_b = *of_b[i];
+    if (in_a.function != in_b.function || in_a.file != in_b.file) return false;
+    if (in_a.line != in_b.line) return is_users_code(in_a);
+  }
+  return false;
+}
+
 }  // namespace
 
 Verdict Judge::of_ended_not_waited_for() const {
@@ -156,6 +181,32 @@ std::optional<Verdict> Judge::of_polling_kernels() const {
       name_ranks(job_, ranks_of(others)), others.size() == 1 ? "is" : "are"));
 }
 
+std::optional<Verdict> Judge::of_preparing() const {
+  std::vector<std::size_t> looking, preparing;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    if (s.doing.activity == known::Activity::kUserCode && awaits_something(s)) looking.push_back(i);
+    else if (is_preparation(s.doing.activity) && s.progress == Progress::kStill && !s.serves) preparing.push_back(i);
+    else return std::nullopt;
+  }
+  if (preparing.empty() || preparing.size() > looking.size()) return std::nullopt;
+  const RankState& first = states_[looking.front()];
+  for (const std::size_t i : preparing) {
+    const Divergence apart = divergence_of(states_[i], first);
+    if (!apart.counter.empty() || !branch_in_users_function(job_, states_[i], first)) return std::nullopt;
+  }
+  constexpr double kGuessed = 0.45;  // what they look for is in no frame
+  std::vector<Suspect> suspects;
+  for (const std::size_t i : preparing)
+    suspects.push_back(suspect(states_[i], reason_for(states_[i]), bounded(kGuessed)));
+  Verdict verdict =
+      culprits(std::move(suspects),
+               fmt::format("{} {} again and again for something ({})", name_ranks(job_, ranks_of(looking)),
+                           looking.size() == 1 ? "looks" : "look", describe_place(job_, deciding_thread(job_, first))));
+  verdict.doubt = doubt_of_sinks(preparing);
+  return verdict;
+}
+
 Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
@@ -172,6 +223,7 @@ Verdict Judge::of_nobody_waits() const {
     return with_doubt_of_driver_calls(
         undecided(fmt::format("no rank is seen waiting for another, and {}", describe_unknown())));
   if (auto computing = of_computing_gpus()) return *computing;
+  if (auto preparing = of_preparing()) return *preparing;
   // active: they move or work, and do not just poll at one place
   std::size_t running = 0, active = 0, polling = 0;
   std::map<std::string, std::vector<std::size_t>> places;
@@ -185,9 +237,17 @@ Verdict Judge::of_nobody_waits() const {
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
   if (all_run && places.size() == 1 && loop_at_one_place() && may_sample_longer()) return of_loop_at_one_place();
+  // Who looks for something every half second has done so once in three samples: more of them show it.
+  const bool may_look =
+      may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
+      std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return sleeps(states_[i]); });
+  const auto with_doubt = [&](Verdict verdict) {
+    if (may_look && verdict.status == VerdictStatus::kUndecided) verdict.doubt = Doubt::kWakes;
+    return verdict;
+  };
   if (places.size() == 2)
     if (auto apart = of_two_places(places.begin()->second, places.rbegin()->second, all_run, active == 0))
-      return *apart;
+      return with_doubt(*apart);
   if (all_run)
     if (auto polls = of_polling_kernels()) return *polls;
   if (all_run)
@@ -195,10 +255,10 @@ Verdict Judge::of_nobody_waits() const {
                 several_samples_ ? "nothing is stuck: every rank moves, none waits for another"
                                  : "nothing is stuck at this moment: every rank is running, none waits for another");
   if (places.size() == 1 && running == polling && tally_.failed.empty()) return of_stillness_at_one_place();
-  return undecided(fmt::format(
+  return with_doubt(undecided(fmt::format(
       "no rank waits for another at this moment, and {}: {}",
       places.size() == 1 ? "all are at one place, where some of them ran" : "the ranks are at different places",
-      too_few_samples()));
+      too_few_samples())));
 }
 
 }  // namespace rankstacks::analyzers

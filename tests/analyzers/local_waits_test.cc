@@ -320,6 +320,51 @@ TEST_CASE("locks that nobody holds are called what they are, and the thread that
   CHECK(verdict_text(literal) == "python-lock: waits for a queue to be filled (main at train.py:30)");
 }
 
+TEST_CASE("ranks that poll in the call of a function in which another one prepares something") {
+  const std::string lib = "/usr/lib/python3.11/";
+  LiteralJob literal;
+  const auto prepare = [](int line) { return Stack{py("prepare", "/home/u/train.py", line)} + in_main(30); };
+  for (int r = 0; r < 2; ++r) {
+    RankSnapshot& rank = literal.rank(
+        r, 2,
+        r == 0 ? Stack{libc("wait4"), py("_wait", lib + "subprocess.py", 2053), py("run", lib + "subprocess.py", 550)} +
+                     prepare(12)
+               : Stack{libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11")} + prepare(16));
+    rank.threads[0].syscall = r == 0 ? call("wait4") : call("clock_nanosleep");
+    rank.threads[0].motion = Motion{.samples = 3,
+                                    .places = 1,
+                                    .cpu_ms = r == 0 ? 0 : 0.4,
+                                    .runs = r == 0 ? 0 : 9,
+                                    .span_ms = 2900,
+                                    .in_one_function = true};
+  }
+  const Verdict v = analyze(literal.job).verdict;
+  REQUIRE(v.suspects.size() == 1);
+  CHECK((v.suspects[0].rank == 0 && v.suspects[0].reason == Reason::kSubprocess));
+  CHECK(has(v.summary, "while rank 1 looks again and again for something (prepare at train.py:16)"));
+  SECTION("in another function: what they look for may be anything") {
+    for (const FrameId id : literal.job.ranks[1].threads[0].frames)
+      if (literal.job.frames[id].function == "prepare") {
+        Frame other = literal.job.frames[id];
+        other.function = "look_for_requests";
+        std::replace(literal.job.ranks[1].threads[0].frames.begin(), literal.job.ranks[1].threads[0].frames.end(), id,
+                     literal.job.frames.intern(other));
+        break;
+      }
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
+  }
+  SECTION("in few samples it is seen to look once: more of them are taken") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 820;
+    literal.job.ranks[1].threads[0].motion->runs = 1;
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
+    CHECK(analyze(literal.job).verdict.doubt == Doubt::kWakes);
+  }
+  SECTION("the program works") {
+    literal.job.ranks[0].threads[0].motion->moved = true;
+    CHECK(analyze(literal.job).verdict.status != VerdictStatus::kCulprit);
+  }
+}
+
 TEST_CASE("ranks that poll while one makes no progress: it is named, and not accused") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
