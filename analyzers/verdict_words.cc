@@ -95,6 +95,11 @@ constexpr std::string_view kGpuFailureAdvice =
     "the text is of this rank's own GPU work: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to "
     "see which kernel it is; look for Xid errors (ECC, a lost GPU) in the kernel log";
 
+// CUDA debugger documentation, "GPU core dump support".
+constexpr std::string_view kNextGpuCoreAdvice =
+    "; with CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 in its environment the driver writes a GPU core, from which rankstacks "
+    "core tells the kernel, the thread and the address";
+
 constexpr std::string_view kHolderAdvice =
     "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
@@ -281,7 +286,11 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 
-std::string advice_for_gpu_failure() { return std::string(kGpuFailureAdvice); }
+std::string advice_for_gpu_failure(const RankSnapshot& rank) {
+  const bool has_gpu_core =
+      std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+  return std::string(kGpuFailureAdvice) + std::string(has_gpu_core ? "" : kNextGpuCoreAdvice);
+}
 
 std::string describe_gpu_failure(const ThreadSnapshot& thread) {
   return "ends by an error of its own GPU work" +

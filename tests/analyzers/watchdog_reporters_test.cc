@@ -162,6 +162,24 @@ TEST_CASE("a watchdog that dies of its own process's GPU error is no reporter: t
             "caught"));
 }
 
+TEST_CASE("a rank that has failed on its GPU is asked for a GPU core, unless what ran there is known") {
+  for (const bool core : {false, true}) {
+    LiteralJob literal = gpu_failed(core);
+    const auto asks = [&] {
+      const Verdict v = analyze(literal.job).verdict;
+      return v.suspects.size() == 1 && has(v.suspects[0].advice, "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1");
+    };
+    CHECK(asks());
+    literal.job.ranks[1].gpus.emplace_back();
+    CHECK(asks());
+    literal.job.ranks[1].gpus.back().execution.emplace().source = GpuSource::kCore;
+    const Verdict v = analyze(literal.job).verdict;
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(has(v.suspects[0].advice, "compute-sanitizer"));
+    CHECK(!asks());
+  }
+}
+
 TEST_CASE("while it lives, such a rank has raised an exception") {
   const Verdict v = analyze(gpu_failed(false).job).verdict;
   REQUIRE(v.status == VerdictStatus::kCulprit);
