@@ -303,12 +303,18 @@ std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState
   for (const RankState& s : states) {
     if (!s.waits()) continue;
     ranks.push_back(s.rank);
-    operations.insert(s.gpu_wait_may_be_collective ? "their GPU"
-                      : s.named_by_gpu             ? s.doing.operation.name + " on the GPU"
-                                                   : s.doing.operation.name);
+    operations.insert(s.timed_out                    ? describe_work(*s.timed_out)
+                      : s.gpu_wait_may_be_collective ? "their GPU"
+                      : s.named_by_gpu               ? s.doing.operation.name + " on the GPU"
+                                                     : s.doing.operation.name);
   }
   if (ranks.empty()) return "";
   std::string text = name_ranks(job, ranks) + (ranks.size() == 1 ? " waits " : " wait ");
+  if (const auto work = common_work(states)) {
+    const std::string time = describe_timeout(*work);
+    return text + fmt::format("in {} ({}{}{})", describe_work(*work),
+                              ranks.size() == 1 ? "its watchdog" : "their watchdogs", time.empty() ? "" : ", ", time);
+  }
   if (operations.size() != 1) return text + "for the other ranks";
   if (*operations.begin() == "their GPU") return text + (ranks.size() == 1 ? "for its GPU" : "for their GPUs");
   return text + "in " + *operations.begin();
