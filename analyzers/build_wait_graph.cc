@@ -101,7 +101,7 @@ class WaitGraphBuilder {
 
   // All members wait in the operation, each with its thread.
   std::size_t add_operation(const PendingOperation& waiting) {
-    const RankState& first = states_[waiting.members.front()];
+    const RankState& first = states_[representative_of(waiting, states_)];
     const auto world = static_cast<std::size_t>(job_.ranks[first.rank].world_size.value_or(0));
     const std::size_t node = add({.kind = NodeKind::kOperation,
                                   .rank = {},
@@ -113,8 +113,10 @@ class WaitGraphBuilder {
       const WaitEvidence evidence = s.known_from_gpu ? WaitEvidence::kKernel
                                     : s.peer_process ? WaitEvidence::kSystemCall
                                     : s.inferred     ? WaitEvidence::kOthers
+                                    : s.timed_out    ? WaitEvidence::kMemory
                                                      : WaitEvidence::kFrame;
-      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective               ? Certainty::kPossible
+      const Certainty certainty = s.timed_out                                              ? Certainty::kLikely
+                                  : s.inferred || s.gpu_wait_may_be_collective             ? Certainty::kPossible
                                   : s.doing.by_frame || s.known_from_gpu || s.peer_process ? Certainty::kCertain
                                                                                            : Certainty::kLikely;
       connect(of_state(s), node, evidence, certainty);

@@ -144,6 +144,8 @@ std::optional<Deadlock> explain_by_gpus(const WaitingJob& waiting) {
 std::optional<Deadlock> explain_by_sides(WaitingJob waiting) {
   const Facts& facts = waiting.facts;
   if (auto found = explain_by_records(waiting)) return found;
+  // Wherever their CPUs are, none of them has called another collective.
+  if (const auto work = common_work(waiting.states); work && work->is_collective()) return std::nullopt;
   if (waiting.sides.size() == 1) {
     if (auto found = another_root(waiting)) return with_reference(std::move(*found), kFromGroups);
     if (auto found = another_collective_in_gloo(waiting)) return with_reference(std::move(*found), kAllRanks);

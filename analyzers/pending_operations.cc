@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -26,6 +27,10 @@ bool same_group(const RankState& a, const RankState& b) { return !a.group || !b.
 // Which collective it is, as far as known. If many collectives share the call, the place has to distinguish them.
 bool same_operation(const RankState& a, const RankState& b, const std::string& place_a, const std::string& place_b) {
   if (a.known_from_gpu && b.known_from_gpu) return may_be_same_collective(a.gpu, b.gpu);
+  // Of two groups a rank may wait in both, and its watchdogs have named one of them.
+  if (a.timed_out && b.timed_out && a.timed_out->is_of_group(*b.timed_out) && a.timed_out->is_collective() &&
+      b.timed_out->is_collective())
+    return a.timed_out->is_same(*b.timed_out);
   if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective ||
       b.gpu_wait_may_be_collective)
     return place_a == place_b;
@@ -48,14 +53,34 @@ class OperationFinder {
 
   struct Key {
     int kind;
-    std::string place, group;
+    std::string place, group, timed_out;
     int peer;
     std::size_t own;  // a rank whose peer is known has an operation of its own
     auto operator<=>(const Key&) const = default;
   };
 
+  // What the watchdogs of the ranks at one place say. A rank that another one's end has ended says nothing; it is in
+  // what the others there are in, if that is one operation.
+  class TimedOutWorks {
+   public:
+    void add(const std::string& place, const RankState& s) {
+      if (s.timed_out) works_[place].insert(describe_work(*s.timed_out));
+    }
+    std::string of(const std::string& place, const RankState& s) const {
+      if (s.timed_out) return describe_work(*s.timed_out);
+      const auto found = works_.find(place);
+      return found != works_.end() && found->second.size() == 1 ? *found->second.begin() : "";
+    }
+
+   private:
+    std::map<std::string, std::set<std::string>> works_;
+  };
+
   void group_those_alike() {
     std::map<Key, std::size_t> index;
+    TimedOutWorks works;
+    for (const RankState& s : states_)
+      if (s.timed_out && !s.unrelated) works.add(place_key(job_, s), s);
     for (std::size_t i = 0; i < states_.size(); ++i) {
       const RankState& s = states_[i];
       if (s.unrelated) continue;
@@ -68,8 +93,12 @@ class OperationFinder {
         others_.push_back(i);
         continue;
       }
-      Key key{static_cast<int>(kind_of(s)), place_key(job_, s),
-              s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "", s.peer.value_or(-1),
+      std::string place = place_key(job_, s), work = works.of(place, s);
+      Key key{static_cast<int>(kind_of(s)),
+              std::move(place),
+              s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "",
+              std::move(work),
+              s.peer.value_or(-1),
               s.peer || s.peer_process ? i : kNone};
       const auto [it, is_new] = index.emplace(key, operations_.size());
       if (is_new) {
@@ -81,7 +110,9 @@ class OperationFinder {
     }
   }
 
-  const RankState& first_of(std::size_t operation) const { return states_[operations_[operation].members.front()]; }
+  const RankState& first_of(std::size_t operation) const {
+    return states_[representative_of(operations_[operation], states_)];
+  }
 
   // The members of the other operation are where this one needs them.
   bool has_arrived(std::size_t operation, std::size_t other) const {
@@ -110,6 +141,7 @@ class OperationFinder {
     std::vector<int> named;  // the ranks that it needs, if known
     if (kind_of(s) == Kind::kPointToPoint && s.peer) named = {*s.peer};
     else if (kind_of(s) == Kind::kCollective && s.group) named = s.group->ranks;
+    else if (kind_of(s) == Kind::kCollective && s.timed_out) named = members_of_group(job_.ranks[s.rank], *s.timed_out);
     operation.certain = !named.empty() || s.peer_process;
     if (s.peer_process)
       if (const auto it = by_process_.find(*s.peer_process); it != by_process_.end()) need(o, it->second);
@@ -151,12 +183,19 @@ std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const s
   return OperationFinder(job, states).find();
 }
 
+std::size_t representative_of(const PendingOperation& operation, const std::vector<RankState>& states) {
+  const auto found = std::find_if(operation.members.begin(), operation.members.end(),
+                                  [&](std::size_t i) { return states[i].timed_out.has_value(); });
+  return found == operation.members.end() ? operation.members.front() : *found;
+}
+
 bool all_certain(const std::vector<PendingOperation>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](const PendingOperation& o) { return o.certain; });
 }
 
 std::string describe_wait(const RankState& state, std::size_t ranks_in_all) {
   const Operation& operation = state.doing.operation;
+  if (operation.is_none() && state.timed_out) return "in " + describe_work(*state.timed_out);
   if (operation.is_none() && state.gpu_wait_may_be_collective && !state.recorded.empty())
     return fmt::format("for the GPU (by its Flight Recorder in {})", state.recorded);
   if (operation.is_none()) return state.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";

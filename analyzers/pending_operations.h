@@ -34,6 +34,9 @@ struct PendingOperation {
 // The operations of all states that are readable and not unrelated.
 std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states);
 
+// The member (an index into the states) that tells most about the operation: one whose watchdog names it, if any.
+std::size_t representative_of(const PendingOperation& operation, const std::vector<RankState>& states);
+
 // Whether each of them belongs to a group whose members are known, or has a known peer.
 bool all_certain(const std::vector<PendingOperation>& operations);
 
@@ -41,7 +44,7 @@ bool all_certain(const std::vector<PendingOperation>& operations);
 inline constexpr std::string_view kDefaultGroup = "0";
 
 // The continuation of "waits": "in all_reduce", "in all_reduce of group 1 (ranks 0,2)", "in recv from rank 3", "for
-// the GPU".
+// the GPU", "in all-gather 38 of group default_pg" (by its watchdog).
 std::string describe_wait(const RankState& state, std::size_t ranks_in_all);
 
 }  // namespace rankstacks::analyzers

@@ -3,6 +3,7 @@
 #include "analyzers/names.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/verdict_words.h"
+#include "known/c10d_operations.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -23,6 +24,12 @@ bool is_idle(const JobSnapshot& job, const RankState& s) {
 
 std::string kind_of(const JobSnapshot& job, const RankState& s) {
   if (reason_for(s) == Reason::kWorkerDead) return "worker-dead";
+  if (s.timed_out)
+    if (const known::C10dOperation* operation = known::c10d_operation(s.timed_out->operation)) {
+      if (operation->kind == known::OperationKind::kMessage) return "in-p2p";
+      if (operation->kind == known::OperationKind::kCollective)
+        return collective_of_call(operation->type) == known::Collective::kBarrier ? "in-barrier" : "in-collective";
+    }
   switch (s.doing.activity) {
     case known::Activity::kCollective:
       return s.doing.operation.collective == known::Collective::kBarrier ? "in-barrier" : "in-collective";
@@ -47,9 +54,10 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
     RankActivity& activity = activities[s.rank].emplace();
     activity.kind = kind_of(job, s);
     const ThreadSnapshot& thread = job.ranks[s.rank].threads[s.doing.thread];
-    if (known::waits_for_ranks(s.doing.activity)) {
-      activity.operation = s.doing.operation.name;
+    if (known::waits_for_ranks(s.doing.activity) || s.timed_out) {
+      activity.operation = s.timed_out ? describe_operation(*s.timed_out) : s.doing.operation.name;
       if (s.group) activity.group = s.group->name;
+      else if (s.timed_out && !s.timed_out->group_name().empty()) activity.group = s.timed_out->group_name();
       activity.peer = s.peer;
       const std::string place = describe_place(job, thread);
       activity.summary = "waits " +

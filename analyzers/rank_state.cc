@@ -241,8 +241,21 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_launches(job, states);
   refine_by_gpus(job, states);
   for (RankState& state : states)
-    if (state.gpu_wait_may_be_collective) state.recorded = describe_recorded_wait(job.ranks[state.rank]);
+    if (state.gpu_wait_may_be_collective) {
+      state.recorded = describe_recorded_wait(job.ranks[state.rank]);
+      state.timed_out = timed_out_work_of(job.ranks[state.rank]);
+    }
   return states;
+}
+
+std::optional<TimedOutWork> common_work(const std::vector<RankState>& states) {
+  std::optional<TimedOutWork> common;
+  for (const RankState& s : states) {
+    if (s.unrelated || !s.readable || !s.waits()) continue;
+    if (!s.timed_out || (common && !common->is_same(*s.timed_out))) return std::nullopt;
+    common = s.timed_out;
+  }
+  return common;
 }
 
 Reason reason_for(const RankState& state) {

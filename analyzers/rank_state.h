@@ -21,6 +21,7 @@
 
 #include "analyzers/activity.h"
 #include "analyzers/gpu_state.h"
+#include "analyzers/timed_out_work.h"
 
 namespace rankstacks::analyzers {
 
@@ -97,6 +98,8 @@ struct RankState {
   std::optional<std::size_t> peer_process;
   // If it waits for its GPU: the operation that its Flight Recorder names, "all_reduce, number 9 of group 0".
   std::string recorded;
+  // If it waits for its GPU: the collective of which its watchdog says that it has not ended.
+  std::optional<TimedOutWork> timed_out;
   std::vector<CodePlace> path;  // the main thread's path through the user's code, outermost first
 
   // Waits for other ranks, as far as this can be determined.
@@ -116,6 +119,9 @@ struct RankState {
 // One for each rank (children excluded), in the order of the snapshot.
 std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                                  const std::vector<Cluster>& clusters);
+
+// The collective that the watchdogs of all ranks that wait name; std::nullopt if there is none.
+std::optional<TimedOutWork> common_work(const std::vector<RankState>& states);
 
 // The reason of a suspect in this state; kNone if it is none that can be blamed.
 Reason reason_for(const RankState& state);

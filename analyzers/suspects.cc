@@ -62,8 +62,8 @@ Verdict Judge::make(VerdictStatus status, std::string summary) const {
   if (!tally_.partial.empty())
     summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial),
                            tally_.partial.size() == 1 ? "was" : "were");
-  if (const std::string reported = describe_watchdog_reporters(job_, reporters_); !reported.empty())
-    summary += "; " + reported;
+  const std::string reported = describe_watchdog_reporters(job_, reporters_, common_work(states_).has_value());
+  if (!reported.empty()) summary += "; " + reported;
   Verdict verdict;
   verdict.status = status;
   verdict.summary = std::move(summary);

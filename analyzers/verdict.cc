@@ -62,7 +62,7 @@ Judge::Judge(const Facts& facts)
     else if (s.unknown()) tally_.unknown.push_back(i);
     else (s.waits() ? tally_.waiting : tally_.elsewhere).push_back(i);
     if (s.readable && job_.ranks[s.rank].status == Status::kPartial) tally_.partial.push_back(s.rank);
-    if (s.waits() && !s.gpu_wait_may_be_collective) tally_.waits_for_gpu_only = false;
+    if (s.waits() && (!s.gpu_wait_may_be_collective || s.timed_out)) tally_.waits_for_gpu_only = false;
     tally_.inferred |= s.inferred;
     if (s.readable) several_samples_ |= s.progress != Progress::kUnknown;
   }

@@ -68,7 +68,7 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
     one.reason = Reason::kCrashed;
     one.summary =
         fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, Reason::kCrashed));
-    one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure() : advice_for(Reason::kCrashed);
+    one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure(rank) : advice_for(Reason::kCrashed);
     one.confidence = bounded(tally_.compared > 1 ? 0.90 : 0.60);
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
       if (rank.threads[t].tid == rank.signal->tid && !rank.threads[t].frames.empty())
@@ -195,7 +195,7 @@ std::optional<Verdict> Judge::of_gpu_failures() const {
     one.reason = Reason::kException;
     const ThreadSnapshot& thread = job_.ranks[s.rank].threads[one.evidence.front().thread];
     one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_gpu_failure(thread));
-    one.advice = advice_for_gpu_failure();
+    one.advice = advice_for_gpu_failure(job_.ranks[s.rank]);
     one.confidence = bounded(tally_.compared > 1 ? 0.90 : 0.60);
     suspects.push_back(std::move(one));
   }

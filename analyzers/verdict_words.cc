@@ -96,6 +96,11 @@ constexpr std::string_view kGpuFailureAdvice =
     "the text is of this rank's own GPU work: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to "
     "see which kernel it is; look for Xid errors (ECC, a lost GPU) in the kernel log";
 
+// CUDA debugger documentation, "GPU core dump support".
+constexpr std::string_view kNextGpuCoreAdvice =
+    "; with CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 in its environment the driver writes a GPU core, from which rankstacks "
+    "core tells the kernel, the thread and the address";
+
 constexpr std::string_view kHolderAdvice =
     "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
@@ -282,7 +287,11 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 
-std::string advice_for_gpu_failure() { return std::string(kGpuFailureAdvice); }
+std::string advice_for_gpu_failure(const RankSnapshot& rank) {
+  const bool has_gpu_core =
+      std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+  return std::string(kGpuFailureAdvice) + std::string(has_gpu_core ? "" : kNextGpuCoreAdvice);
+}
 
 std::string describe_gpu_failure(const ThreadSnapshot& thread) {
   return "ends by an error of its own GPU work" +
@@ -295,12 +304,18 @@ std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState
   for (const RankState& s : states) {
     if (!s.waits()) continue;
     ranks.push_back(s.rank);
-    operations.insert(s.gpu_wait_may_be_collective ? "their GPU"
-                      : s.named_by_gpu             ? s.doing.operation.name + " on the GPU"
-                                                   : s.doing.operation.name);
+    operations.insert(s.timed_out                    ? describe_work(*s.timed_out)
+                      : s.gpu_wait_may_be_collective ? "their GPU"
+                      : s.named_by_gpu               ? s.doing.operation.name + " on the GPU"
+                                                     : s.doing.operation.name);
   }
   if (ranks.empty()) return "";
   std::string text = name_ranks(job, ranks) + (ranks.size() == 1 ? " waits " : " wait ");
+  if (const auto work = common_work(states)) {
+    const std::string time = describe_timeout(*work);
+    return text + fmt::format("in {} ({}{}{})", describe_work(*work),
+                              ranks.size() == 1 ? "its watchdog" : "their watchdogs", time.empty() ? "" : ", ", time);
+  }
   if (operations.size() != 1) return text + "for the other ranks";
   if (*operations.begin() == "their GPU") return text + (ranks.size() == 1 ? "for its GPU" : "for their GPUs");
   return text + "in " + *operations.begin();

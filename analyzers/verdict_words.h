@@ -19,7 +19,8 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
 
 // "ends by an error of its own GPU work (c10::DistBackendError: ... CUDA error: an illegal memory access ...)"
 std::string describe_gpu_failure(const ThreadSnapshot& thread);
-std::string advice_for_gpu_failure();
+// It asks for a GPU core if what ran on the rank's GPUs is not known.
+std::string advice_for_gpu_failure(const RankSnapshot& rank);
 
 // "ranks 0-1,3-7 wait in all_reduce". Empty if no rank waits.
 std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState>& states);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <csignal>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "analyzers/deaths.h"
 #include "analyzers/names.h"
+#include "analyzers/timed_out_work.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -26,6 +28,42 @@ std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnap
     if (!place && is_c_library(frame.module) && public_libc_name(function) == "abort") place = i;
   }
   return place;
+}
+
+// A watchdog puts its own name before the text of an exception that it has caught: "[PG ID 0 PG GUID 0(default_pg) Rank
+// 1] Process group watchdog thread terminated with exception: [Rank 1] Watchdog caught ...". The group stays.
+std::string without_watchdog(std::string text) {
+  constexpr std::string_view kAdded = "watchdog thread terminated with exception: ";
+  const std::size_t at = text.find(kAdded), group = text.find("] ");
+  if (at == std::string::npos || !text.starts_with('[') || group > at) return text;
+  const std::string own = text.substr(at + kAdded.size());
+  const bool names_rank = own.starts_with("[Rank ") && own.find("] ") != std::string::npos;
+  return text.substr(0, group + 2) + (names_rank ? own.substr(own.find("] ") + 2) : own);
+}
+
+// ", after 12 s in all-gather 38 of group default_pg"; ", after 12 s: rank 0 in ..., rank 1 in ..." if they differ.
+std::string describe_timed_out(const JobSnapshot& job, const std::vector<Evidence>& reporters) {
+  std::vector<std::pair<TimedOutWork, std::vector<std::size_t>>> works;
+  for (const Evidence& m : reporters) {
+    const auto& exception = job.ranks[m.rank].threads[m.thread].exception;
+    const auto work = exception && exception->what ? timed_out_work(*exception->what) : std::nullopt;
+    if (!work) continue;
+    const auto known =
+        std::find_if(works.begin(), works.end(), [&](const auto& one) { return one.first.is_same(*work); });
+    if (known == works.end()) works.push_back({*work, {m.rank}});
+    else known->second.push_back(m.rank);
+  }
+  if (works.empty()) return "";
+  const std::string time = describe_timeout(works.front().first);
+  if (works.size() == 1)
+    return fmt::format(",{}{} in {}", time.empty() ? "" : " ", time, describe_work(works.front().first));
+  std::string text = time.empty() ? "" : fmt::format(", {}:", time);
+  constexpr std::size_t kMax = 3;
+  for (std::size_t i = 0; i < works.size() && i < kMax; ++i)
+    text += fmt::format("{} {} in {}", i == 0 && !time.empty() ? "" : ",", name_ranks(job, works[i].second),
+                        describe_work(works[i].first));
+  if (works.size() > kMax) text += fmt::format(", and {} more", works.size() - kMax);
+  return text;
 }
 
 }  // namespace
@@ -68,10 +106,17 @@ std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job,
 
 std::string describe_exception(const CxxException& exception) {
   if (!exception.what || exception.what->empty()) return exception.type;
-  return fmt::format("{}: {}", exception.type, first_line(*exception.what));
+  std::string text = without_watchdog(first_line(*exception.what));
+  const auto work = timed_out_work(text);
+  constexpr std::string_view kUnit = " milliseconds";
+  // What follows is "before timing out.".
+  if (work && work->ran_ms) text.resize(text.rfind(kUnit) + kUnit.size());
+  else if (text.ends_with('.') && !text.ends_with("..")) text.pop_back();
+  return fmt::format("{}: {}", exception.type, text);
 }
 
-std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters) {
+std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters,
+                                        bool wait_is_named) {
   if (reporters.empty()) return "";
   std::set<std::size_t> ranks;
   const CxxException* carried = nullptr;
@@ -81,6 +126,9 @@ std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vecto
     if (exception && (carried == nullptr || (!carried->what && exception->what))) carried = &*exception;
   }
   const std::string who = name_ranks(job, {ranks.begin(), ranks.end()});
+  if (carried != nullptr && carried->what && timed_out_work(*carried->what))
+    return fmt::format("the watchdog that ends {} only reports it{}", who,
+                       wait_is_named ? "" : describe_timed_out(job, reporters));
   if (carried != nullptr)
     return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*carried));
   return fmt::format(

@@ -22,11 +22,13 @@ std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job,
 // order of their ranks.
 std::vector<Evidence> find_gpu_failures(const JobSnapshot& job);
 
-// "the watchdog that ends rank 3 only reports it (c10::DistBackendError: Watchdog caught ...): ...". "" if there is
-// none.
-std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters);
+// "the watchdog that ends rank 3 only reports it, after 12 s in all-gather 38 of group default_pg", or "with" another
+// exception. "" if there is none. `wait_is_named`: the operation that has timed out is said elsewhere.
+std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters,
+                                        bool wait_is_named);
 
-// "std::runtime_error: no such file": the type and the first line of the message, truncated.
+// "std::runtime_error: no such file": the type and the first line of the message, truncated, without what watchdogs add
+// to it.
 std::string describe_exception(const CxxException& exception);
 
 }  // namespace rankstacks::analyzers

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/timed_out_work.h"
 #include "analyzers/watchdog_text.h"
 #include "base/text.h"
 #include "known/settings.h"
@@ -139,7 +140,7 @@ void FieldRedaction::message(std::string& value) {
   text(value);
 }
 
-// What the analysis reads of an exception's text is said again in the same words (watchdog_text.h); all else of it may
+// What the analysis reads of an exception's text is said again in the same words (timed_out_work.h); all else of it may
 // be anything.
 std::string FieldRedaction::own_words(const std::string& text) {
   std::string words = pseudonyms_.of("message", text);
@@ -147,12 +148,16 @@ std::string FieldRedaction::own_words(const std::string& text) {
   const auto work = analyzers::timed_out_work(text);
   if (!work) return words;
   const bool is_known = std::all_of(work->operation.begin(), work->operation.end(),
-                                     [](char c) { return is_upper(c) || is_digit(c) || c == '_'; });
+                                    [](char c) { return is_upper(c) || is_digit(c) || c == '_'; });
   if (!is_known) return words;
-  std::string group = work->group;
-  name(group);
-  return fmt::format("{}: PG GUID {} Rank WorkNCCL(SeqNum={}, OpType={}, NumelIn={}, NumelOut={}, ...)", words, group,
-                     work->sequence, work->operation, work->elements_in, work->elements_out);
+  std::string group(work->group_name()), purpose(work->group_description());
+  for (std::string* value : {&group, &purpose}) name(*value);
+  if (!purpose.empty()) group += fmt::format("({})", purpose);
+  words += fmt::format(": PG GUID {} Rank WorkNCCL(SeqNum={}, OpType={}, NumelIn={}, NumelOut={}, ", group,
+                       work->sequence, work->operation, work->elements_in, work->elements_out);
+  words += work->timeout_ms ? fmt::format("Timeout(ms)={})", *work->timeout_ms) : "...)";
+  if (work->ran_ms) words += fmt::format(" ran for {} milliseconds", *work->ran_ms);
+  return words;
 }
 
 void FieldRedaction::command(std::vector<std::string>& words) {

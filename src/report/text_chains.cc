@@ -21,6 +21,17 @@ bool begins_with_two_threads(const JobSnapshot& job, const analyzers::WaitGraph&
          job.ranks[*first.rank].kind != RankKind::kChild && chain.from == first.rank;
 }
 
+// The rank that depends on the suspect waits in an operation that its own frames do not name: its GPU or its watchdog
+// does. The summary has the operation, and not where the rank waits for it. In a circle there are operations only.
+bool names_hidden_operation(const analyzers::WaitGraph& waits, const analyzers::WaitChain& chain) {
+  using analyzers::NodeKind, analyzers::WaitEvidence;
+  for (std::size_t i = 0; i + 2 < chain.links.size(); ++i)
+    if (waits.nodes()[chain.links[i + 1].node].kind == NodeKind::kOperation)
+      return (chain.links[i].evidence == WaitEvidence::kKernel || chain.links[i].evidence == WaitEvidence::kMemory) &&
+             waits.nodes()[chain.links[i + 2].node].kind == NodeKind::kThread;
+  return false;
+}
+
 }  // namespace
 
 std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node,
@@ -54,7 +65,9 @@ std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& an
     return kind == analyzers::NodeKind::kLock || kind == analyzers::NodeKind::kProcess ||
            (kind == analyzers::NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
   });
-  if (steps < 2 && !even_if_short && !begins_with_two_threads(job, analysis.waits, chain)) return "";
+  if (steps < 2 && !even_if_short && !begins_with_two_threads(job, analysis.waits, chain) &&
+      !names_hidden_operation(analysis.waits, chain))
+    return "";
   std::string text;
   std::optional<std::size_t> rank;
   for (const analyzers::WaitChain::Link& link : chain.links) {

@@ -11,8 +11,8 @@
 namespace rankstacks::report {
 
 // "chain: rank 0 in all_reduce <- rank 1 in step at train.py:9 <- a native lock held by thread 7 <- its thread reporter
-// in flush at log.py:3, sleeping". If there is only one lock or process in the chain, and no
-// other thread of the rank that waits (autograd's), the summary already says it: then only on demand.
+// in flush at log.py:3, sleeping". The summary already says it if there is only one lock or process in the chain, no
+// other thread of the rank that waits (autograd's), and an operation that its frames name: then only on demand.
 std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis, bool even_if_short = false);
 
 // One node of the graph of waits: "rank 0 in all_reduce". `rank_before`: the rank of the link before it, if any. Not

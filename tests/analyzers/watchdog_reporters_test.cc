@@ -51,6 +51,36 @@ TEST_CASE("a watchdog that ends its process is the reporter") {
   CHECK(!has(v.summary, "more"));
 }
 
+TEST_CASE("what has timed out is said in words, once for all ranks that say the same") {
+  const auto text = [](int rank, int number) {
+    return CxxException{
+        "c10::DistBackendError",
+        "[PG ID 0 PG GUID 0(default_pg) Rank " + std::to_string(rank) +
+            "] Process group watchdog thread terminated with exception: [Rank " + std::to_string(rank) +
+            "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + std::to_string(number) +
+            ", OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=12000) ran for 12073 milliseconds "
+            "before timing out.\nException raised from checkTimeout"};
+  };
+  LiteralJob literal = timed_out();
+  literal.job.ranks[0].threads[1].exception = text(0, 5);
+  CHECK(analyze(literal.job)
+            .verdict.summary.ends_with(
+                "the watchdog that ends rank 0 only reports it, after 12 s in all-reduce 5 of group default_pg"));
+  literal.thread(literal.job.ranks[1], 900, "pt_nccl_watchdg", kEnds).exception = text(1, 5);
+  CHECK(analyze(literal.job)
+            .verdict.summary.ends_with(
+                "the watchdog that ends ranks 0-1 only reports it, after 12 s in all-reduce 5 of group default_pg"));
+  literal.thread(literal.job.ranks[3], 900, "pt_nccl_watchdg", kEnds).exception = text(3, 4);
+  CHECK(analyze(literal.job)
+            .verdict.summary.ends_with("the watchdog that ends ranks 0-1,3 only reports it, after 12 s: ranks 0-1 in "
+                                       "all-reduce 5 of group default_pg, "
+                                       "rank 3 in all-reduce 4 of group default_pg"));
+  // Where exceptions are listed.
+  CHECK(describe_exception(text(0, 5)) ==
+        "c10::DistBackendError: [PG ID 0 PG GUID 0(default_pg) Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=12000) ran for 12073 milliseconds");
+}
+
 TEST_CASE("without its text the report says where the cause is") {
   const Verdict v = analyze(timed_out().job).verdict;
   CHECK(has(v.summary,
@@ -162,6 +192,24 @@ TEST_CASE("a watchdog that dies of its own process's GPU error is no reporter: t
             "caught"));
 }
 
+TEST_CASE("a rank that has failed on its GPU is asked for a GPU core, unless what ran there is known") {
+  for (const bool core : {false, true}) {
+    LiteralJob literal = gpu_failed(core);
+    const auto asks = [&] {
+      const Verdict v = analyze(literal.job).verdict;
+      return v.suspects.size() == 1 && has(v.suspects[0].advice, "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1");
+    };
+    CHECK(asks());
+    literal.job.ranks[1].gpus.emplace_back();
+    CHECK(asks());
+    literal.job.ranks[1].gpus.back().execution.emplace().source = GpuSource::kCore;
+    const Verdict v = analyze(literal.job).verdict;
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(has(v.suspects[0].advice, "compute-sanitizer"));
+    CHECK(!asks());
+  }
+}
+
 TEST_CASE("while it lives, such a rank has raised an exception") {
   const Verdict v = analyze(gpu_failed(false).job).verdict;
   REQUIRE(v.status == VerdictStatus::kCulprit);
@@ -169,8 +217,7 @@ TEST_CASE("while it lives, such a rank has raised an exception") {
   CHECK(v.suspects[0].reason == Reason::kException);
   CHECK(v.suspects[0].summary ==
         "rank 1 ends by an error of its own GPU work (c10::DistBackendError: [PG ID 0 PG GUID 0(default_pg) Rank 1] "
-        "Process group watchdog "
-        "thread terminated with exception: CUDA error: an illegal memory access was encountered)");
+        "CUDA error: an illegal memory access was encountered)");
   REQUIRE(v.suspects[0].evidence.size() == 1);
   CHECK(v.suspects[0].evidence[0].thread == 1);
   CHECK(v.suspects[0].evidence[0].frame == 2);
@@ -193,6 +240,7 @@ TEST_CASE(
 TEST_CASE("texts are cut to a line, between characters") {
   CHECK(describe_exception({"std::bad_alloc", {}}) == "std::bad_alloc");
   CHECK(describe_exception({"E", "one\r\ntwo"}) == "E: one");
+  CHECK(describe_exception({"E", "It has ended."}) == "E: It has ended");
   const std::string text = describe_exception({"E", std::string(319, 'x') + "üyz"});
   CHECK(text == "E: " + std::string(319, 'x') + "…");
 }

@@ -294,7 +294,7 @@ TEST_CASE("a watchdog's text keeps what the verdict needs of it") {
   const redact::Redacted shown = redacted(made.job, {.names = true});
   CHECK(shown.job.ranks[0].threads[0].exception->what ==
         "message-1: PG GUID 0(default_pg) Rank WorkNCCL(SeqNum=5, OpType=_ALLGATHER_BASE, NumelIn=1024, NumelOut=2048, "
-        "...)");
+        "Timeout(ms)=12000) ran for 12004 milliseconds");
 }
 
 TEST_CASE("a verdict that redaction would change stays, in plain words") {

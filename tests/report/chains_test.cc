@@ -69,6 +69,30 @@ TEST_CASE("a wait through autograd's thread is described, which the summary leav
   CHECK(chain.find(" <- rank 1 in flush at log.py:3") != std::string::npos);
 }
 
+TEST_CASE("where a rank waits for what only its watchdog names, or its GPU, is described") {
+  LiteralJob literal;
+  literal.job.ranks.reserve(2);
+  RankSnapshot& waits = nccl_rank(literal, 0, 2, waits_for_gpu());
+  nccl_rank(literal, 1, 2, in_getitem()).threads[0].state = 'S';
+  const auto chain = [&] { return describe_chain(literal.job, analyzers::analyze(literal.job)); };
+  CHECK(chain().empty());
+  SECTION("its watchdog") {
+    waits.threads[1].exception = CxxException{
+        "c10::DistBackendError",
+        "[PG ID 0 PG GUID 0(default_pg) Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=38, "
+        "OpType=_ALLGATHER_BASE, NumelIn=4, NumelOut=8, Timeout(ms)=12000) ran for 12073 milliseconds"};
+    CHECK(
+        chain().starts_with("chain: rank 0 in main at train.py:17, running <- in all-gather 38 of group default_pg <- "
+                            "rank 1 in __getitem__ at data.py:9"));
+  }
+  SECTION("its GPU") {
+    runs(literal, waits, kAllReduce);
+    looked_at(literal.job.ranks[1]);
+    CHECK(
+        chain().starts_with("chain: rank 0 in main at train.py:17, running <- in AllReduce on the GPU <- rank 1 in "));
+  }
+}
+
 TEST_CASE("a chain ends at a process that was not captured") {
   LiteralJob literal;
   literal.job.ranks.reserve(2);

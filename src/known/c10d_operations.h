@@ -1,0 +1,22 @@
+// The operations of torch's process groups as c10d::OpType names them, in texts of ProcessGroupNCCL.
+#pragma once
+
+#include <string_view>
+
+#include "known/kinds.h"
+
+namespace rankstacks::known {
+
+struct C10dOperation {
+  std::string_view type;   // "_ALLGATHER_BASE"
+  std::string_view words;  // "all-gather"
+  OperationKind kind;      // kNone: collectives or messages
+  // Whether its number of elements is the same on all ranks. In the others it depends on the rank: on who is the root,
+  // or on how much each sends.
+  bool has_one_size;
+};
+
+// nullptr if there is no such type.
+const C10dOperation* c10d_operation(std::string_view type);
+
+}  // namespace rankstacks::known
