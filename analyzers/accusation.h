@@ -28,7 +28,7 @@ struct Deadlock {
   std::string explanation;
   bool sides_are_equal = false;
   std::string reference;  // Verdict::reference
-  // Those that wait may be in a long step of their GPUs instead: more samples would show it.
+  // Those that wait may be in a long step instead, of their GPUs or of a slow start: more samples would show it.
   bool may_be_a_step = false;
   std::vector<std::size_t> candidates;  // indices of states: some of these are in the wrong, if there are no suspects
   std::string would_decide;             // between the candidates

@@ -201,9 +201,12 @@ bool is_part_of_object_collective(const JobSnapshot& job, const ThreadSnapshot& 
   return own >= least;
 }
 
-// Python's collector runs whenever enough objects were made. A thread whose functions differ between the samples is not
-// held up by the collection that one of them has met.
-bool passes_through_collector(const ThreadSnapshot& thread) { return thread.motion && thread.motion->travelled; }
+// Python's collector runs whenever enough objects were made. A thread that is in other Python functions in other
+// samples is not held up by the collection that one of them has met. (A long one goes through native functions as
+// well.)
+bool passes_through_collector(const ThreadSnapshot& thread) {
+  return thread.motion && thread.motion->travelled && !thread.motion->in_one_function;
+}
 
 // What the thread's state shows, or what it waits for, whatever its frames are in the middle of.
 std::optional<known::Activity> whatever_its_frames(const JobSnapshot& job, const RankSnapshot& rank,
@@ -265,9 +268,9 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
   for (std::size_t i = 0; i < own; ++i) {
     const known::ActivityRule* rule = rules_.of(job_.frames, thread.frames[i]);
     if (rule && rule->match == known::ActivityMatch::kPythonWaits && !waits_itself(job_, thread, i)) rule = nullptr;
-    if (!rule && run_by_collector(job_, thread, i)) rule = &kFinalizerRule;
     if (rule && rule->activity == known::Activity::kGarbageCollection && passes_through_collector(thread))
       rule = nullptr;
+    if (!rule && run_by_collector(job_, thread, i)) rule = &kFinalizerRule;
     if (!rule) {
       // The operation's own frames end at the first Python frame outside of torch.distributed.
       const Frame& frame = job_.frames[thread.frames[i]];

@@ -112,8 +112,8 @@ class WaitGraphBuilder {
       const RankState& s = states_[i];
       const WaitEvidence evidence = s.known_from_gpu ? WaitEvidence::kKernel
                                     : s.peer_process ? WaitEvidence::kSystemCall
-                                    : s.inferred     ? WaitEvidence::kOthers
                                     : s.timed_out    ? WaitEvidence::kMemory
+                                    : s.inferred     ? WaitEvidence::kOthers
                                                      : WaitEvidence::kFrame;
       const Certainty certainty = s.timed_out                                              ? Certainty::kLikely
                                   : s.inferred || s.gpu_wait_may_be_collective             ? Certainty::kPossible

@@ -36,8 +36,12 @@ std::optional<Misfit> misfit_of(const NcclCommunicator& communicator,
     found.members.push_back(state->second);
     if (has_error(member, known::kNcclInvalidUsage)) found.have_met.push_back(state->second);
   }
-  std::sort(found.members.begin(), found.members.end());
-  std::sort(found.have_met.begin(), found.have_met.end());
+  // One process may be several members, with a GPU each.
+  for (Side* side : {&found.members, &found.have_met}) {
+    std::sort(side->begin(), side->end());
+    side->erase(std::unique(side->begin(), side->end()), side->end());
+  }
+  if (found.members.size() < 2) return std::nullopt;
   return found;
 }
 
@@ -74,8 +78,9 @@ class Named {
       if (const auto found = ranks_.find(process_key(*member.process)); found != ranks_.end())
         ranks.push_back(found->second);
     }
-    std::sort(ranks.begin(), ranks.end());
     const std::size_t others = std::max(all, meant) - ranks.size();
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     std::string text = ranks.empty() ? "" : name_ranks(job_, ranks);
     if (others > 0)
       text += ranks.empty() ? fmt::format("{} that {} not looked at", others, others == 1 ? "was" : "were")

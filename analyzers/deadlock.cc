@@ -169,7 +169,7 @@ std::optional<Deadlock> with_misfit(const WaitingJob& waiting, std::optional<Dea
   if (!found || (found->suspects.empty() && found->candidates.empty()))
     return with_reference(explain_misfit(waiting, *misfit), kFromLaunches);
   // Such a communicator finishes nothing any more: its members are in no step that ends.
-  if (std::all_of(found->suspects.begin(), found->suspects.end(), [&](const Blame& blame) {
+  if (!found->suspects.empty() && std::all_of(found->suspects.begin(), found->suspects.end(), [&](const Blame& blame) {
         return std::binary_search(misfit->members.begin(), misfit->members.end(), blame.state);
       }))
     found->may_be_a_step = false;

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/sides.h"
+#include "known/c10d_operations.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -65,9 +66,9 @@ struct Seen {
 };
 
 std::string name_group(const RecordedGroup& group) {
-  return group.description.empty() || group.description == "undefined"
-             ? fmt::format("group {}", group.name)
-             : fmt::format("group {} ({})", group.name, group.description);
+  const std::string_view description = known::given_description(group.description);
+  return description.empty() ? fmt::format("group {}", group.name)
+                             : fmt::format("group {} ({})", group.name, description);
 }
 
 // gloo's dumps do not state the members of groups (torch 2.11); the default group has all ranks.

@@ -32,7 +32,8 @@ std::optional<Deadlock> without_the_others_store(const WaitingJob& waiting) {
   for (const std::size_t i : members) {
     const RankState& s = waiting.states[i];
     // The store's keys are those of a group: another group's are not waited for here.
-    if (!s.doing.by_frame || !s.group || s.group->name != waiting.states[members.front()].group->name)
+    if (!s.doing.by_frame || s.doing.activity != known::Activity::kCollective || s.peer || !s.group ||
+        s.group->name != waiting.states[members.front()].group->name)
       return std::nullopt;
     switch (step_of(waiting, i)) {
       case Step::kNone: return std::nullopt;
@@ -42,6 +43,7 @@ std::optional<Deadlock> without_the_others_store(const WaitingJob& waiting) {
   }
   if (in_store.empty() || connecting.empty() || in_store.size() > connecting.size()) return std::nullopt;
   Deadlock found = waiting.accuse(in_store, Reason::kStoreWait, kByPlace);
+  found.may_be_a_step = true;
   found.explanation =
       fmt::format("{}, and {} found in the store what it takes to connect",
                   describe_side(waiting.job, waiting.states, connecting), connecting.size() == 1 ? "has" : "have");

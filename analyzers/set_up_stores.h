@@ -7,11 +7,12 @@
 
 namespace rankstacks::analyzers {
 
-// A communicator is set up in two steps: the ranks exchange by the store how they are reached (NCCL's id, gloo's
-// addresses), then they connect. A rank that connects has published its own, so a rank of the same group that still
-// waits in the store does not find there what the others have found: its store is not theirs (a file that is not
-// shared, another server). Sources: pytorch c10d/ProcessGroupNCCL.cpp (broadcastUniqueNCCLID, then ncclCommInitRank),
-// gloo/rendezvous/context.cc (all addresses are waited for, then the pairs connect).
+// A group's communicator is set up in two steps: its first rank publishes NCCL's id in the store, where the others read
+// it, and then all connect. If some connect, it has been published, so a rank of the same group that still waits in the
+// store does not find there what the others have found: its store is not theirs (a file that is not shared, another
+// server). Messages have communicators of two ranks, each with an id of its own: they show nothing of the kind. The
+// start of a large job may be slow, which more samples show. Source: pytorch c10d/ProcessGroupNCCL.cpp
+// (getNCCLComm, broadcastUniqueNCCLID, then ncclCommInitRank).
 std::optional<Deadlock> without_the_others_store(const WaitingJob& waiting);
 
 }  // namespace rankstacks::analyzers

@@ -41,10 +41,7 @@ bool TimedOutWork::is_collective() const {
 
 std::string_view TimedOutWork::group_name() const { return std::string_view(group).substr(0, group.find('(')); }
 
-std::string_view TimedOutWork::group_description() const {
-  const std::string_view text = between(group, "(", ")");
-  return text == "undefined" ? "" : text;
-}
+std::string_view TimedOutWork::group_description() const { return known::given_description(between(group, "(", ")")); }
 
 std::optional<TimedOutWork> timed_out_work(std::string_view text) {
   const std::size_t begin = text.find("WorkNCCL(");
@@ -93,7 +90,8 @@ std::vector<int> members_of_group(const RankSnapshot& rank, const TimedOutWork& 
         return variables.group->ranks;
   if (rank.flight_record)
     for (const RecordedGroup& group : rank.flight_record->groups)
-      if (group.name == name && group.description == work.group_description() && !group.ranks.empty())
+      if (group.name == name && known::given_description(group.description) == work.group_description() &&
+          !group.ranks.empty())
         return group.ranks;
   return {};
 }
@@ -119,7 +117,7 @@ std::string describe_timeout(const TimedOutWork& work) {
   const auto time = work.timeout_ms ? work.timeout_ms : work.ran_ms;
   if (!time) return "";
   if (*time < 1000) return fmt::format("after {} ms", *time);
-  const std::int64_t seconds = (*time + 500) / 1000;
+  const std::int64_t seconds = *time / 1000 + (*time % 1000 >= 500 ? 1 : 0);
   constexpr std::int64_t kMinute = 60;
   if (seconds >= 2 * kMinute && seconds % kMinute == 0) return fmt::format("after {} min", seconds / kMinute);
   return fmt::format("after {} s", seconds);

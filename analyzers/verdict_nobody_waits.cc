@@ -38,10 +38,34 @@ bool waits_for_unseen_child(const JobSnapshot& job, const RankState& s) {
                      [&](FrameId id) { return is_place(job.frames[id], known::Place::kProcessQueue); });
 }
 
-// What a rank prepares for others: none of these is a wait for the next request.
-bool is_preparation(known::Activity activity) {
-  return activity == known::Activity::kSubprocess || activity == known::Activity::kFileIo ||
-         activity == known::Activity::kCheckpointIo || activity == known::Activity::kDataLoading;
+// A wait that may be for the next request or command, as long as nobody sends one: for events, a connection, what
+// comes over a connection, or input from a terminal or a pipe.
+bool may_wait_for_input(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (waits_for_events(job, thread)) return run_state_of(job, thread) != RunState::kSleeping;
+  const std::string call = blocking_call(job, thread);
+  if (call.starts_with("recv")) return true;
+  const SyscallInfo* blocked = thread.syscall ? &*thread.syscall : nullptr;
+  return blocked != nullptr && blocked->name.starts_with("read") && blocked->fd &&
+         (!blocked->fd_target || !blocked->fd_target->starts_with('/') || blocked->fd_target->starts_with("/dev/"));
+}
+
+// What it waits for, and makes no progress in, is a file, a worker or a program of its own that is no server.
+bool prepares_something(const JobSnapshot& job, const RankState& s) {
+  if (s.progress != Progress::kStill || s.serves) return false;
+  switch (s.doing.activity) {
+    case known::Activity::kCheckpointIo:
+    case known::Activity::kDataLoading: return true;
+    case known::Activity::kFileIo: return !may_wait_for_input(job, deciding_thread(job, s));
+    case known::Activity::kSubprocess: break;
+    default: return false;
+  }
+  return !s.awaited_children.empty() &&
+         std::none_of(s.awaited_children.begin(), s.awaited_children.end(), [&](std::size_t c) {
+           const RankSnapshot& child = job.ranks[c];
+           return child.threads.empty() ||
+                  std::any_of(child.threads.begin(), child.threads.end(),
+                              [&](const ThreadSnapshot& t) { return may_wait_for_input(job, t); });
+         });
 }
 
 // From the outermost frame inwards both are in the same functions at the same lines, and then at two lines of one
@@ -186,11 +210,14 @@ std::optional<Verdict> Judge::of_preparing() const {
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& s = states_[i];
     if (s.doing.activity == known::Activity::kUserCode && awaits_something(s)) looking.push_back(i);
-    else if (is_preparation(s.doing.activity) && s.progress == Progress::kStill && !s.serves) preparing.push_back(i);
+    else if (prepares_something(job_, s)) preparing.push_back(i);
     else return std::nullopt;
   }
-  if (preparing.empty() || preparing.size() > looking.size()) return std::nullopt;
+  if (!tally_.failed.empty() || preparing.empty() || preparing.size() > looking.size()) return std::nullopt;
   const RankState& first = states_[looking.front()];
+  const std::string place = place_key(job_, first);
+  if (std::any_of(looking.begin(), looking.end(), [&](std::size_t i) { return place_key(job_, states_[i]) != place; }))
+    return std::nullopt;
   for (const std::size_t i : preparing) {
     const Divergence apart = divergence_of(states_[i], first);
     if (!apart.counter.empty() || !branch_in_users_function(job_, states_[i], first)) return std::nullopt;

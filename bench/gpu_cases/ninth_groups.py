@@ -41,7 +41,7 @@ def gather_or_broadcast():
 
 def replicated_shards():
     """FSDP2 with two replicas of two shards each. Between two steps the odd rank posts its loss to a tracking server, which
-    does not answer. The rank beside it waits for its shard, and the two others for that rank or for the odd one."""
+    does not answer. The other rank of its replica waits for its shard, and the two others for that rank or for the odd one."""
     torch, dist = connect()
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

@@ -71,8 +71,8 @@ class Parser {
     if (!whole) return ends("it ends within the device's attributes");
     for (std::uint32_t sm = 0; sm < sms; ++sm) {
       if (bit_of(excepted, sm)) found_.exception_sms.push_back(sm);
-      const bool is_told = bit_of(active, sm) && (updated.empty() || bit_of(updated, sm));
-      if (is_told && !read_multiprocessor(sm)) return false;
+      const bool is_reported = bit_of(active, sm) && (updated.empty() || bit_of(updated, sm));
+      if (is_reported && !read_multiprocessor(sm)) return false;
     }
     return true;
   }

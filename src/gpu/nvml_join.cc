@@ -129,10 +129,11 @@ class Join {
     return {numbers.begin(), numbers.end()};
   }
 
-  // Whether the event is a failure of the work of another process, which leaves this one's work on the device alone.
+  // Whether the event is a failure of the work of another process, which leaves this one's work on the device alone. A
+  // process that has ended may have been a child of this one.
   bool is_of_another(Pid reported, Pid pid, unsigned number) {
-    return !own_namespace_ && std::ranges::find(kXidsOfOneProcess, number) != std::end(kXidsOfOneProcess) &&
-           owner_of(reported) != pid;
+    return !own_namespace_ && facts_.parent(reported) &&
+           std::ranges::find(kXidsOfOneProcess, number) != std::end(kXidsOfOneProcess) && owner_of(reported) != pid;
   }
 
   void report_unjoined(const std::vector<int>& unjoined) {

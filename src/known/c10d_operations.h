@@ -16,6 +16,12 @@ struct C10dOperation {
   bool has_one_size;
 };
 
+// A group's description as far as somebody has given one: new_group() stores "undefined" if it is given none
+// (distributed_c10d.py, 2.4 on).
+constexpr std::string_view given_description(std::string_view description) {
+  return description == "undefined" ? std::string_view() : description;
+}
+
 // nullptr if there is no such type.
 const C10dOperation* c10d_operation(std::string_view type);
 

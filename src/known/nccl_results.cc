@@ -20,7 +20,7 @@ constexpr std::array<Row, 7> kRows = {{
     {3, "ncclInternalError", "an error within NCCL"},
     {4, "ncclInvalidArgument", "a call with an invalid argument"},
     {kNcclInvalidUsage, "ncclInvalidUsage",
-     "a peer has sent more than the call takes: the calls do not fit each other"},
+     "over sockets: a peer has sent more than the call takes, so that the calls do not fit each other"},
     {kNcclRemoteError, "ncclRemoteError", "a connection to a peer has ended, or the network has failed"},
     {8, "ncclTimeout", "a time has run out"},
 }};

@@ -338,6 +338,7 @@ TEST_CASE("ranks that poll in the call of a function in which another one prepar
                                     .span_ms = 2900,
                                     .in_one_function = true};
   }
+  literal.child(100, {libc("read"), nat("main", "/usr/bin/tar")}).threads[0].syscall = call("read", 3, "/data/a.tar");
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
   CHECK((v.suspects[0].rank == 0 && v.suspects[0].reason == Reason::kSubprocess));
@@ -353,8 +354,16 @@ TEST_CASE("ranks that poll in the call of a function in which another one prepar
       }
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
   }
+  SECTION("the program may be a server") {
+    literal.job.ranks.back().threads[0].syscall = call("epoll_wait", 3);
+    CHECK(analyze(literal.job).verdict.status != VerdictStatus::kCulprit);
+  }
+  SECTION("a rank could not be read") {
+    literal.rank(2, 3, in_main(30)).status = Status::kFailed;
+    CHECK(analyze(literal.job).verdict.status != VerdictStatus::kCulprit);
+  }
   SECTION("in few samples it is seen to look once: more of them are taken") {
-    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 820;
+    for (int r = 0; r < 2; ++r) literal.job.ranks[r].threads[0].motion->span_ms = 820;
     literal.job.ranks[1].threads[0].motion->runs = 1;
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
     CHECK(analyze(literal.job).verdict.doubt == Doubt::kWakes);

@@ -65,12 +65,12 @@ TEST_CASE("Xid events count since the rank was started") {
   one.xids = {{pci, 31, 9, 50.0}, {pci, 13, 10, 150.0}, {pci, 79, std::nullopt, 20.0}, {pci, 43, 9, std::nullopt}};
   const auto joined = join_gpus(answer({one}), {{10, true, 100.0}, {11, true}}, p.facts(), false);
   // The work of a process that has ended since is no matter of this rank; a GPU without its bus is.
-  CHECK(joined.of.at(10)[0].health->xids == std::vector<unsigned>{13, 79});
-  CHECK(joined.of.at(11)[0].health->xids == std::vector<unsigned>{79});
+  CHECK(joined.of.at(10)[0].health->xids == std::vector<unsigned>{13, 43, 79});
+  CHECK(joined.of.at(11)[0].health->xids == std::vector<unsigned>{31, 43, 79});  // it is not known since when it runs
 }
 
 TEST_CASE("Xid events of another process's work") {
-  const Processes p{{{10, 1}, {11, 1}, {20, 10}}, {{10, kBoth}, {11, kBoth}}};
+  const Processes p{{{10, 1}, {11, 1}, {20, 10}, {99, 1}}, {{10, kBoth}, {11, kBoth}}};
   NvmlDevice one = device(0, {{{10, 100}, {11, 100}}});
   const std::string pci = one.gpu.pci.substr(0, one.gpu.pci.rfind('.'));
   const auto xids_with = [&](const XidEvent& event, bool own_namespace = false) {
@@ -81,6 +81,7 @@ TEST_CASE("Xid events of another process's work") {
   CHECK(xids_with({pci, 31, 10, 150.0}) == std::pair<std::size_t, std::size_t>(1, 0));
   CHECK(xids_with({pci, 31, 20, 150.0}) == std::pair<std::size_t, std::size_t>(1, 0));  // a child of the rank
   CHECK(xids_with({pci, 31, 99, 150.0}) == std::pair<std::size_t, std::size_t>(0, 0));
+  CHECK(xids_with({pci, 31, 98, 150.0}) == std::pair<std::size_t, std::size_t>(1, 1));  // ended: whose child it was
   CHECK(xids_with({pci, 79, 10, 150.0}) == std::pair<std::size_t, std::size_t>(1, 1));  // the device's
   CHECK(xids_with({pci, 31, std::nullopt, 150.0}) == std::pair<std::size_t, std::size_t>(1, 1));
   CHECK(xids_with({pci, 31, 99, 150.0}, true) == std::pair<std::size_t, std::size_t>(1, 1));  // another numbering

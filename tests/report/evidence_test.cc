@@ -149,9 +149,9 @@ constexpr Fact kFacts[] = {
 
 }  // namespace
 
-// By the stacks alone both ranks wait at one place, in as many launches: NCCL's own error tells that their calls
+// By the stacks alone both ranks wait at one place, in as many launches: NCCL's own error shows that their calls
 // differ.
-TEST_CASE("calls of two sizes are told without what runs on the GPUs") {
+TEST_CASE("calls of two sizes are distinguished without what runs on the GPUs") {
   const auto all = truths(RANKSTACKS_FIXTURES);
   const auto found = std::find_if(
       all.begin(), all.end(), [](const auto& one) { return one.first.filename() == "other-size-with-gpus.json.gz"; });
