@@ -183,7 +183,7 @@ def case_gpu_verdicts(directory):
 
 def case_gpu_jobs(directory):
     """Reports of bench/gpu, of real jobs on a real GPU, without and with the state of the GPUs."""
-    check_verdicts(directory, "gpu_jobs", 85)
+    check_verdicts(directory, "gpu_jobs", 250)
 
 
 def check_verdicts(directory, place, least):
