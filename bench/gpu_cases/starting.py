@@ -2,6 +2,7 @@
 import glob
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +36,26 @@ def need(python, name):
         raise Missing("%s has no %s" % (python, name))
 
 
+def need_program(python, name):
+    """In the PATH, next to the interpreter, or where CUDA's compiler is installed."""
+    places = [os.environ.get("PATH", ""), os.path.dirname(python), os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")]
+    if not shutil.which(name, path=os.pathsep.join(filter(None, places))):
+        raise Missing("no %s here" % name)
+
+
+def need_cuda_aware_mpi():
+    """Open MPI says of itself whether it takes pointers to a GPU's memory."""
+    if not shutil.which("mpirun") or not shutil.which("ompi_info"):
+        raise Missing("no Open MPI here")
+    said = subprocess.run(["ompi_info", "--parsable", "--all"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+    if b"mpi_built_with_cuda_support:value:true" not in said:
+        raise Missing("the Open MPI here is built without support for CUDA")
+
+
+# What is in a GPU core without these is all memory of the GPU.
+LIGHTWEIGHT = ",".join("skip_" + what for what in ("nonrelocated_elf_images", "global_memory", "shared_memory", "local_memory", "constbank_memory"))
+
+
 class GpuJob(Job):
     """As Job, with GPUs: rank N has GPU N, or shares one if there are fewer GPUs than ranks."""
 
@@ -45,6 +66,12 @@ class GpuJob(Job):
         self.gpus, self.python, self.with_others = gpus, python, with_others
         for name in case.needs:
             need(python, name)
+        for name in case.programs:
+            need_program(python, name)
+        if case.launch == "mpirun":
+            need_cuda_aware_mpi()
+        if gpus < case.gpus:
+            raise Missing("it needs %d GPUs for one process" % case.gpus)
         if case.own_gpus and gpus < case.ranks:
             raise Missing("it needs %d GPUs, one for each rank" % case.ranks)
         if case.cores:
@@ -59,12 +86,14 @@ class GpuJob(Job):
         program = [os.path.join(HERE, self.case.program), *self.case.arguments]
         if self.case.launch == "torchrun":
             return [self.python, "-m", "torch.distributed.run", "--nproc_per_node=%d" % self.case.ranks, "--master_port=%d" % free_port(), *program]
+        if self.case.launch == "mpirun":
+            return ["mpirun", "-n", str(self.case.ranks), self.python, *program]
         return [self.python, *program]
 
     def _start(self, environment):
         environment.update(PYTHONPATH=HERE + os.pathsep + HANG_CASES, GPUS=str(self.gpus), **self.case.environment)
         if self.case.cores:
-            environment["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] = "0"
+            environment["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] = "1" if self.case.gpu_cores else "0"
         environment.pop("GLOO_SOCKET_IFNAME", None)
         if self.with_others:                # NCCL's RAS service has one address for the machine, which only one job can have
             environment["NCCL_RAS_ADDR"] = "localhost:%d" % free_port()
@@ -74,6 +103,8 @@ class GpuJob(Job):
 
     def _environment_of(self, environment, rank):
         environment = super()._environment_of(environment, rank)
+        if self.case.gpu_cores:
+            environment.update(CUDA_COREDUMP_FILE=os.path.join(self._directory_of(rank), "core_%t_%h_%p.nvcudmp"), CUDA_COREDUMP_GENERATION_FLAGS=LIGHTWEIGHT)
         if self.gpus < self.case.ranks:       # as if each were on a machine of its own: NCCL refuses two ranks on one GPU
             environment.update(NCCL_HOSTID="host-%d" % rank, LOCAL_RANK=str(rank % self.gpus), NODE_RANK=str(rank))
         return environment
@@ -113,10 +144,13 @@ class GpuJob(Job):
             time.sleep(0.25)
 
     def crashed_cores(self):
-        """The kernel's cores of the ranks that have crashed."""
+        """The kernel's cores of the ranks that have crashed, and those of their GPUs where the case wants these."""
         cores = sorted(glob.glob(os.path.join(self.directory, "rank-*", "core*")))
-        if not cores:
+        of_gpus = [core for core in cores if core.endswith(".nvcudmp")]
+        if len(cores) == len(of_gpus):
             raise Broken("no rank has left a core")
+        if self.case.gpu_cores and not of_gpus:
+            raise Broken("no GPU has left a core")
         return cores
 
     def harmed(self):

@@ -20,7 +20,10 @@ class GpuCase:
     unrelated: bool = False
     cores: bool = False
     field_native: bool = False
+    gpu_cores: bool = False               # the cores of its GPUs, too
     needs: tuple = ("torch",)
+    programs: tuple = ()                  # that it runs, and which not every machine has
+    gpus: int = 1                         # that its process uses, or one of its processes
     own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
     alone: bool = False                   # no other job at the same time: its kernels fill a GPU, or what shows its state is the power that its GPUs draw
     environment: dict = dataclasses.field(default_factory=dict)
