@@ -345,6 +345,25 @@ def ninth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("ninth-", "ninth-cores-"))
 
 
+def kind(case, *reasons, odd=1, **options):
+    return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def kind_in_one_process(case, *reasons, **options):
+    return kind(case, *reasons, odd=0, ranks=1, gpus=2, **options)
+
+
+def kind_well(case, **options):
+    return GpuCase("kind-well-" + case, "kinds.py", (case,), Truth("healthy"), **options)
+
+
+def kind_from_monitor(case, *reasons, **options):
+    """The heartbeat monitor ends a rank, the process group's own timeout being hours away. What the Flight Recorder has is not
+    written: that could wait for what the watchdog waits for."""
+    environment = {"GPU_CASES_WATCHDOG": str(8 * 3600), "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "10", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
+    return kind(case, *reasons, cores=True, environment={**environment, **options})
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -889,6 +908,23 @@ HELD_OUT = [
     ninth_well("unpacked-by-turns"),
     # The first rank answers the collectives of the second one, which has more batches.
     ninth_well("uneven-epochs"),
+
+    # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
+    kind_from_monitor("heartbeat-destroy", "network-io"),
+    kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
+    # There is one process, and what its callback waits for holds it up.
+    kind_in_one_process("jax-host-callback", "file-io", needs=("jax",)),
+    # The main thread waits for its threads, one of which waits for a server.
+    kind_in_one_process("two-threads", "network-io", "python-lock"),
+    kind("inline-extension", "gpu-wait", programs=("nvcc", "g++", "ninja")),
+    kind("cublaslt-backward", "network-io"),
+    kind("mpi-buffers", "file-io", launch="mpirun", needs=("mpi4py", "cupy")),
+    # A SIGABRT of the driver's, once the GPU has left its core.
+    kind("core-illegal-address", "crashed", cores=True, gpu_cores=True),
+    kind("core-device-assert", "crashed", cores=True, gpu_cores=True),
+    kind_well("jax-mesh", ranks=1, gpus=2, needs=("jax",)),
+    kind_well("two-replicas", ranks=1, gpus=2),
+    kind_well("data-parallel", ranks=1, gpus=2),
 ]
 HELD_OUT += [fourth_core(case) for case in HELD_OUT if case.name in ("fourth-bucket-hook", "fourth-nan-loss")]
 HELD_OUT += [fifth_core(case) for case in HELD_OUT if case.name in ("fifth-reentrant", "fifth-lazy-import", "fifth-microbatches")]
