@@ -76,6 +76,18 @@ class OperationFinder {
     std::map<std::string, std::set<std::string>> works_;
   };
 
+  Key key_of(std::size_t i, const TimedOutWorks& works) const {
+    const RankState& s = states_[i];
+    std::string place = place_key(job_, s);
+    std::string work = works.of(place, s);
+    return {static_cast<int>(kind_of(s)),
+            std::move(place),
+            s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "",
+            std::move(work),
+            s.peer.value_or(-1),
+            s.peer || s.peer_process ? i : kNone};
+  }
+
   void group_those_alike() {
     std::map<Key, std::size_t> index;
     TimedOutWorks works;
@@ -93,13 +105,7 @@ class OperationFinder {
         others_.push_back(i);
         continue;
       }
-      std::string place = place_key(job_, s), work = works.of(place, s);
-      Key key{static_cast<int>(kind_of(s)),
-              std::move(place),
-              s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "",
-              std::move(work),
-              s.peer.value_or(-1),
-              s.peer || s.peer_process ? i : kNone};
+      const Key key = key_of(i, works);
       const auto [it, is_new] = index.emplace(key, operations_.size());
       if (is_new) {
         operations_.emplace_back();
