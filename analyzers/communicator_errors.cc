@@ -117,11 +117,9 @@ Deadlock explain_misfit(const WaitingJob& waiting, const Misfit& misfit) {
       misfit.have_met.size() == 1 ? "has" : "have", misfit.have_met.size() == 1 ? "its" : "their");
   const std::string by_nccl = fmt::format("by NCCL their calls do not fit each other, as {} ({})", met,
                                           known::nccl_result_name(known::kNcclInvalidUsage));
-  if (misfit.members.size() == 2) {
-    Deadlock found = accuse_side(misfit.members, Reason::kCollectiveMismatch,
-                                 fmt::format("{}; {}", sides_of(waiting, misfit.members), by_nccl), true);
-    return found;
-  }
+  if (misfit.members.size() == 2)
+    return accuse_side(misfit.members, Reason::kCollectiveMismatch,
+                       fmt::format("{}; {}", sides_of(waiting, misfit.members), by_nccl), true);
   Deadlock found = undecided(fmt::format(
       "by NCCL the calls of {} do not all fit each other, as {} ({}): whose call is "
       "the odd one is not known",

@@ -19,7 +19,8 @@ namespace {
 
 constexpr double kMinuteMs = 60'000;
 
-// Operations whose number of elements, and type, is the same on all ranks (as in watchdog_text.cc).
+// Operations whose number of elements, and type, is the same on all ranks. (Its dumps have
+// other names for them than the texts in known/c10d_operations.)
 bool has_one_size(std::string_view name) {
   for (const std::string_view one :
        {"all_reduce", "_all_gather_base", "_reduce_scatter_base", "broadcast", "reduce", "allreduce_coalesced",
