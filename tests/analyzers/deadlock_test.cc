@@ -1,44 +1,11 @@
 #include <catch2/catch.hpp>
 
-#include <array>
-#include <map>
-
 #include "analyzers/analysis.h"
-#include "support/literal_job.h"
+#include "support/collective_calls.h"
 
 using namespace rankstacks;
 using namespace rankstacks::analyzers;
 using namespace rankstacks::testing;
-
-namespace {
-
-const std::string kC10d = kPackages + "torch/distributed/distributed_c10d.py";
-
-// A call of torch.distributed at a line of main, over gloo.
-Stack in_call(const std::string& function, int line) {
-  return Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
-               py(function, kC10d, 2000)} +
-         in_main(line);
-}
-
-// The arguments of the call, and the step that main is at.
-void arguments(RankSnapshot& rank, std::optional<ProcessGroup> group,
-               std::vector<std::pair<std::string, std::int64_t>> numbers = {}, std::optional<int> step = {}) {
-  rank.threads[0].variables.push_back({.frame = 2, .numbers = std::move(numbers), .group = std::move(group)});
-  if (step) rank.threads[0].variables.push_back({.frame = 3, .numbers = {{"step", *step}}, .group = {}});
-}
-
-const ProcessGroup kWorld{"0", {0, 1, 2, 3}};
-
-std::map<int, std::string> accused(const LiteralJob& literal) {
-  std::map<int, std::string> reasons;
-  for (const Suspect& s : analyze(literal.job).verdict.suspects)
-    reasons[s.rank == SIZE_MAX ? s.missing_rank : *literal.job.ranks[s.rank].rank] = to_string(s.reason);
-  return reasons;
-}
-using Accused = std::map<int, std::string>;
-
-}  // namespace
 
 TEST_CASE("collectives that were called before, and wait at one place") {
   const auto run_by_gloo = [](const std::string& collective) {
@@ -200,103 +167,6 @@ TEST_CASE("mpi4py's collectives of objects consist of MPI's calls") {
   }
 }
 
-TEST_CASE("messages without a counterpart") {
-  LiteralJob literal;
-  SECTION("a receive from a rank in a collective") {
-    for (int r = 0; r < 4; ++r) {
-      if (r == 1) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", 3}});
-      else arguments(literal.rank(r, 4, in_call("all_reduce", 9)), kWorld);
-    }
-    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
-    CHECK(analyze(literal.job).verdict.summary.find("recv from rank 3") != std::string::npos);
-  }
-  SECTION("MPI's receives, peers unknown: nobody sends") {
-    for (int r = 0; r < 4; ++r)
-      literal.rank(r, 4,
-                   {nat("progress", "libmpi.so.40"), nat(r < 2 ? "PMPI_Mprobe" : "PMPI_Allreduce", "libmpi.so.40"),
-                    nat("main", "/home/u/a.out")});
-    CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
-    CHECK(analyze(literal.job).activities[0]->operation == "MPI_Mprobe");
-    CHECK(analyze(literal.job).verdict.suspects[0].advice.starts_with("find out which rank it"));
-  }
-  SECTION("two receive from each other") {
-    for (int r = 0; r < 4; ++r) {
-      if (r < 2) arguments(literal.rank(r, 4, in_call("recv", 20 + r)), kWorld, {{"src", 1 - r}});
-      else arguments(literal.rank(r, 4, in_call("barrier", 30)), kWorld);
-    }
-    CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
-  }
-  SECTION("a send and a receive that name each other") {
-    const auto pair = [](int tag, const std::string& group, int step) {
-      LiteralJob job;
-      arguments(job.rank(0, 2, in_call("recv", 20)), ProcessGroup{"1", {0, 1}}, {{"src", 1}, {"tag", 3}}, 3);
-      arguments(job.rank(1, 2, in_call("send", 22)), ProcessGroup{group, {0, 1}}, {{"dst", 0}, {"tag", tag}}, step);
-      return accused(job);
-    };
-    const Accused both = {{0, "unmatched-p2p"}, {1, "unmatched-p2p"}};
-    CHECK(pair(3, "1", 3).empty());
-    CHECK(pair(4, "1", 3) == both);
-    CHECK(pair(4, "1", 4) == both);
-    CHECK(pair(3, "2", 3) == both);
-  }
-  SECTION("in a ring, one receives from the neighbour that it sends to") {
-    // Rank 1 has turned to rank 2, which waits for it; the sends of ranks 0 and 3 wait for what is behind them.
-    for (int r = 0; r < 4; ++r) {
-      if (r == 1 || r == 2) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", 3 - r}});
-      else arguments(literal.rank(r, 4, in_call("send", 21)), kWorld, {{"dst", (r + 1) % 4}});
-    }
-    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
-  }
-  SECTION("two receive from each other, one of them in the step that the other has left") {
-    for (int r = 0; r < 4; ++r) {
-      if (r != 1 && r != 2) {
-        arguments(literal.rank(r, 4, in_call("barrier", 30)), kWorld);
-        continue;
-      }
-      RankSnapshot& rank = literal.rank(r, 4, in_call("recv", 20));
-      arguments(rank, kWorld, {{"src", 3 - r}});
-      rank.threads[0].variables.push_back({rank.threads[0].frames.size() - 2, {{"step", r == 1 ? 3 : 4}}, {}, 1});
-    }
-    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
-  }
-  SECTION("two receive from each other, by a variable that is no counter: only if it can be nothing but a loop's") {
-    const auto ring = [](const std::vector<int>& numbers, int loops = 1) {
-      LiteralJob literal;
-      for (int r = 0; r < 4; ++r) {
-        const bool receives = r == 1 || r == 2;
-        RankSnapshot& rank = literal.rank(r, 4, receives ? in_call("recv", 20) : in_call("wait", 21));
-        if (receives) arguments(rank, kWorld, {{"src", 3 - r}});
-        rank.threads[0].variables.push_back(
-            {rank.threads[0].frames.size() - 2, {{"number", numbers[static_cast<std::size_t>(r)]}}, {}, loops});
-      }
-      return accused(literal);
-    };
-    const Accused both = {{1, "unmatched-p2p"}, {2, "unmatched-p2p"}};
-    CHECK(ring({3, 3, 4, 4}) == Accused{{1, "unmatched-p2p"}});
-    CHECK(ring({4, 4, 3, 3}) == Accused{{2, "unmatched-p2p"}});
-    CHECK(ring({0, 0, 1, 1}) == both);  // rows of a grid
-    CHECK(ring({4, 5, 6, 7}) == both);  // ranks
-    CHECK(ring({3, 3, 9, 9}) == both);  // what two ranks have each
-    CHECK(ring({3, 3, 4, 4}, 0) == both);
-  }
-  SECTION("neighbours that receive from each other at two lines, as the passes of a pipeline do: both") {
-    for (int r = 0; r < 4; ++r) {
-      if (r == 1 || r == 2) arguments(literal.rank(r, 4, in_call("recv", 20 + r)), kWorld, {{"src", 3 - r}});
-      else arguments(literal.rank(r, 4, in_call("send", 30)), kWorld, {{"dst", (r + 1) % 4}});
-    }
-    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}, {2, "unmatched-p2p"}});
-  }
-  SECTION("all of a ring receive: nobody differs") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", (r + 3) % 4}});
-    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
-  }
-  SECTION("a chain that leads to a rank elsewhere: that one") {
-    for (int r = 0; r < 3; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", r + 1}});
-    literal.rank(3, 4, in_getitem());
-    CHECK(accused(literal) == Accused{{3, "data-loading"}});
-  }
-}
-
 TEST_CASE("a group of some ranks against all ranks: only who belongs to both can be in the wrong one") {
   const ProcessGroup three{"1", {0, 1, 2}};
   LiteralJob literal;
@@ -315,103 +185,6 @@ TEST_CASE("a group of some ranks against all ranks: only who belongs to both can
       arguments(literal.rank(r, 8, in_call(r < 2 ? "barrier" : "all_reduce", r < 2 ? 12 : 13)),
                 r < 2 ? three : ProcessGroup{"0", {0, 1, 2, 3, 4, 5, 6, 7}});
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
-  }
-}
-
-TEST_CASE("a broadcast from another source is another call") {
-  LiteralJob literal;
-  SECTION("all wait at one line") {
-    for (int r = 0; r < 4; ++r)
-      arguments(literal.rank(r, 4, in_call("broadcast", 20)), kWorld, {{"src", r == 1 ? 1 : 0}});
-    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
-  }
-  SECTION("two of them, and the others have gone on: neither two is more right") {
-    for (int r = 0; r < 4; ++r) {
-      if (r < 2) arguments(literal.rank(r, 4, in_call("broadcast", 20)), kWorld, {{"src", r}});
-      else arguments(literal.rank(r, 4, in_call("all_reduce", 21)), kWorld);
-    }
-    const Verdict v = analyze(literal.job).verdict;
-    CHECK(v.status == VerdictStatus::kUndecided);
-    CHECK(v.summary.find("ranks may be roots in turn") != std::string::npos);
-  }
-  const ProcessGroup of_three{"1", {0, 1, 2}};
-  // Of three ranks, rank 1 has gone on unless `waits`. The roots are those of ranks 0 to 2.
-  const auto in_one_round = [&](bool waits, std::array<int, 3> roots) {
-    for (int r = 0; r < 3; ++r) {
-      const bool gone_on = r == 1 && !waits;
-      RankSnapshot& rank = literal.rank(r, 3, in_call(gone_on ? "all_reduce" : "gather_object", gone_on ? 21 : 20));
-      if (gone_on) arguments(rank, of_three);
-      else arguments(rank, of_three, {{"dst", roots[static_cast<std::size_t>(r)]}});
-      FrameVariables loop{.frame = rank.threads[0].frames.size() - 2, .numbers = {{"number", 3}}, .loops = 1};
-      rank.threads[0].variables.push_back(loop);
-    }
-  };
-  SECTION("two of them in one round of a loop, and only the one that has gone on knows who is right") {
-    in_one_round(false, {0, 0, 2});
-    const Verdict v = analyze(literal.job).verdict;
-    CHECK(v.status == VerdictStatus::kUndecided);
-    CHECK(v.summary.find("with different roots in one step") != std::string::npos);
-    REQUIRE(v.candidates.size() == 2);
-    CHECK((v.candidates[0].rank == 0 && v.candidates[1].rank == 2));
-  }
-  SECTION("in no loop, and one of four has gone on: most of those that wait are right") {
-    for (int r = 0; r < 4; ++r) {
-      if (r == 2) arguments(literal.rank(r, 4, in_call("barrier", 21)), kWorld);
-      else arguments(literal.rank(r, 4, in_call("broadcast", 20)), kWorld, {{"src", r == 1 ? 2 : 0}});
-    }
-    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
-    // A loop around the call: they may be roots in turn.
-    for (RankSnapshot& rank : literal.job.ranks)
-      rank.threads[0].variables.push_back({.frame = rank.threads[0].frames.size() - 2, .loops = 1});
-    CHECK(accused(literal) != Accused{{1, "collective-mismatch"}});
-  }
-  SECTION("all in one round of a loop: most of them are right") {
-    in_one_round(true, {0, 0, 2});
-    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
-    literal.job.ranks[2].threads[0].variables.back().numbers = {{"number", 4}};
-    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
-  }
-  SECTION("the same source") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("broadcast", 20)), kWorld, {{"src", 0}});
-    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
-  }
-}
-
-TEST_CASE("one store is not that of the others: NCCL's id is not found in it") {
-  LiteralJob literal;
-  const auto add = [&](int r, int size, bool in_store, std::string group = "0", std::string function = "all_reduce") {
-    const Stack innermost = in_store ? Stack{libc("nanosleep"), nat("c10d::FileStore::get(std::string const&)"),
-                                             nat("c10d::ProcessGroupNCCL::broadcastUniqueNCCLID(ncclUniqueId*)")}
-                                     : Stack{libc("accept"), nat("ncclCommInitRankFunc(ncclAsyncJob*)")};
-    RankSnapshot& rank = literal.rank(
-        r, size,
-        innermost + Stack{nat("c10d::ProcessGroupNCCL::initNCCLComm(std::string const&)"), py(function, kC10d, 2000)} +
-            in_main(20));
-    rank.threads[0].variables.push_back({.frame = innermost.size() + 1, .group = ProcessGroup{group, {}}});
-  };
-  SECTION("the one that still waits in the store") {
-    for (int r = 0; r < 2; ++r) add(r, 2, r == 1);
-    CHECK(accused(literal) == Accused{{1, "store-wait"}});
-    const std::string summary = analyze(literal.job).verdict.summary;
-    INFO(summary);
-    CHECK(summary.find("has found in the store") != std::string::npos);
-  }
-  SECTION("a message, whose communicator has an id of its own") {
-    for (int r = 0; r < 2; ++r) add(r, 2, r == 1, "0", "isend");
-    CHECK(accused(literal) != Accused{{1, "store-wait"}});
-  }
-  SECTION("all of them connect, or all are in the store") {
-    const bool in_store = GENERATE(true, false);
-    for (int r = 0; r < 2; ++r) add(r, 2, in_store);
-    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
-  }
-  SECTION("most of them are in the store: which store is the right one is not known") {
-    for (int r = 0; r < 4; ++r) add(r, 4, r > 0);
-    CHECK(accused(literal).empty());
-  }
-  SECTION("another group, whose id nobody has published yet") {
-    for (int r = 0; r < 2; ++r) add(r, 2, r == 1, r == 1 ? "1" : "2");
-    CHECK(accused(literal) != Accused{{1, "store-wait"}});
   }
 }
 
@@ -662,26 +435,6 @@ TEST_CASE("a program of its own, whose main threads all join a pool: the threads
   }
 }
 
-TEST_CASE("a connection for a message that nobody else sets up") {
-  const Stack sends = Stack{libc("accept"),
-                            nat("bootstrapRecv(void*, int, int, void*, int)", "libnccl.so.2"),
-                            nat("ncclTransportP2pSetup(ncclComm*, ncclTopoGraph*, int)", "libnccl.so.2"),
-                            nat("ncclP2PPreconnectFunc(ncclAsyncJob*)", "libnccl.so.2"),
-                            nat("ncclGroupEndInternal(ncclSimInfo_v22200*)", "libnccl.so.2"),
-                            nat("c10d::ProcessGroupNCCL::groupEnd()")} +
-                      in_main(16);
-  const Stack receives =
-      Stack{libc("recv"), py("recv", kPackages + "torch/distributed/distributed_c10d.py", 2500)} + in_main(18);
-  LiteralJob literal;
-  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 1 ? sends : receives);
-  CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
-  SECTION("half of them set up connections: with each other, as far as is known") {
-    LiteralJob two;
-    for (int r = 0; r < 4; ++r) two.rank(r, 4, r < 2 ? sends : receives);
-    CHECK(accused(two).count(1) == 0);
-  }
-}
-
 TEST_CASE("a rank that waits for its GPU, and is missing in the group in which most ranks wait") {
   const Stack synchronizes =
       Stack{nat("cuStreamSynchronize", "libcuda.so.1"), py("synchronize", kPackages + "torch/cuda/__init__.py", 1162)} +
@@ -700,19 +453,4 @@ TEST_CASE("a rank that waits for its GPU, and is missing in the group in which m
   SECTION("no majority: either may be right") { CHECK(accused(job_of(2, ProcessGroup{"1", {0, 1}})).empty()); }
   SECTION("the group does not need it") { CHECK(accused(job_of(3, ProcessGroup{"1", {0, 2}})).empty()); }
   SECTION("the group is not known") { CHECK(accused(job_of(3, std::nullopt)).empty()); }
-}
-
-TEST_CASE("most ranks exchange messages at one place of the program, and one is in a collective") {
-  const auto exchanges = [](int line) {
-    return Stack{libc("recv"), py("batch_isend_irecv", kPackages + "torch/distributed/distributed_c10d.py", 2700)} +
-           in_main(line);
-  };
-  LiteralJob literal;
-  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? waits_in_all_reduce() : exchanges(18));
-  CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
-  SECTION("at several places, as the stages of a pipeline") {
-    LiteralJob stages;
-    for (int r = 0; r < 4; ++r) stages.rank(r, 4, r == 2 ? waits_in_all_reduce() : exchanges(18 + r));
-    CHECK(accused(stages).count(2) == 0);
-  }
 }

@@ -1,0 +1,140 @@
+#include <catch2/catch.hpp>
+
+#include "analyzers/analysis.h"
+#include "support/collective_calls.h"
+
+using namespace rankstacks;
+using namespace rankstacks::analyzers;
+using namespace rankstacks::testing;
+
+TEST_CASE("messages without a counterpart") {
+  LiteralJob literal;
+  SECTION("a receive from a rank in a collective") {
+    for (int r = 0; r < 4; ++r) {
+      if (r == 1) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", 3}});
+      else arguments(literal.rank(r, 4, in_call("all_reduce", 9)), kWorld);
+    }
+    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
+    CHECK(analyze(literal.job).verdict.summary.find("recv from rank 3") != std::string::npos);
+  }
+  SECTION("MPI's receives, peers unknown: nobody sends") {
+    for (int r = 0; r < 4; ++r)
+      literal.rank(r, 4,
+                   {nat("progress", "libmpi.so.40"), nat(r < 2 ? "PMPI_Mprobe" : "PMPI_Allreduce", "libmpi.so.40"),
+                    nat("main", "/home/u/a.out")});
+    CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
+    CHECK(analyze(literal.job).activities[0]->operation == "MPI_Mprobe");
+    CHECK(analyze(literal.job).verdict.suspects[0].advice.starts_with("find out which rank it"));
+  }
+  SECTION("two receive from each other") {
+    for (int r = 0; r < 4; ++r) {
+      if (r < 2) arguments(literal.rank(r, 4, in_call("recv", 20 + r)), kWorld, {{"src", 1 - r}});
+      else arguments(literal.rank(r, 4, in_call("barrier", 30)), kWorld);
+    }
+    CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
+  }
+  SECTION("a send and a receive that name each other") {
+    const auto pair = [](int tag, const std::string& group, int step) {
+      LiteralJob job;
+      arguments(job.rank(0, 2, in_call("recv", 20)), ProcessGroup{"1", {0, 1}}, {{"src", 1}, {"tag", 3}}, 3);
+      arguments(job.rank(1, 2, in_call("send", 22)), ProcessGroup{group, {0, 1}}, {{"dst", 0}, {"tag", tag}}, step);
+      return accused(job);
+    };
+    const Accused both = {{0, "unmatched-p2p"}, {1, "unmatched-p2p"}};
+    CHECK(pair(3, "1", 3).empty());
+    CHECK(pair(4, "1", 3) == both);
+    CHECK(pair(4, "1", 4) == both);
+    CHECK(pair(3, "2", 3) == both);
+  }
+  SECTION("in a ring, one receives from the neighbour that it sends to") {
+    // Rank 1 has turned to rank 2, which waits for it; the sends of ranks 0 and 3 wait for what is behind them.
+    for (int r = 0; r < 4; ++r) {
+      if (r == 1 || r == 2) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", 3 - r}});
+      else arguments(literal.rank(r, 4, in_call("send", 21)), kWorld, {{"dst", (r + 1) % 4}});
+    }
+    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
+  }
+  SECTION("two receive from each other, one of them in the step that the other has left") {
+    for (int r = 0; r < 4; ++r) {
+      if (r != 1 && r != 2) {
+        arguments(literal.rank(r, 4, in_call("barrier", 30)), kWorld);
+        continue;
+      }
+      RankSnapshot& rank = literal.rank(r, 4, in_call("recv", 20));
+      arguments(rank, kWorld, {{"src", 3 - r}});
+      rank.threads[0].variables.push_back({rank.threads[0].frames.size() - 2, {{"step", r == 1 ? 3 : 4}}, {}, 1});
+    }
+    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
+  }
+  SECTION("two receive from each other, by a variable that is no counter: only if it can be nothing but a loop's") {
+    const auto ring = [](const std::vector<int>& numbers, int loops = 1) {
+      LiteralJob literal;
+      for (int r = 0; r < 4; ++r) {
+        const bool receives = r == 1 || r == 2;
+        RankSnapshot& rank = literal.rank(r, 4, receives ? in_call("recv", 20) : in_call("wait", 21));
+        if (receives) arguments(rank, kWorld, {{"src", 3 - r}});
+        rank.threads[0].variables.push_back(
+            {rank.threads[0].frames.size() - 2, {{"number", numbers[static_cast<std::size_t>(r)]}}, {}, loops});
+      }
+      return accused(literal);
+    };
+    const Accused both = {{1, "unmatched-p2p"}, {2, "unmatched-p2p"}};
+    CHECK(ring({3, 3, 4, 4}) == Accused{{1, "unmatched-p2p"}});
+    CHECK(ring({4, 4, 3, 3}) == Accused{{2, "unmatched-p2p"}});
+    CHECK(ring({0, 0, 1, 1}) == both);  // rows of a grid
+    CHECK(ring({4, 5, 6, 7}) == both);  // ranks
+    CHECK(ring({3, 3, 9, 9}) == both);  // what two ranks have each
+    CHECK(ring({3, 3, 4, 4}, 0) == both);
+  }
+  SECTION("neighbours that receive from each other at two lines, as the passes of a pipeline do: both") {
+    for (int r = 0; r < 4; ++r) {
+      if (r == 1 || r == 2) arguments(literal.rank(r, 4, in_call("recv", 20 + r)), kWorld, {{"src", 3 - r}});
+      else arguments(literal.rank(r, 4, in_call("send", 30)), kWorld, {{"dst", (r + 1) % 4}});
+    }
+    CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}, {2, "unmatched-p2p"}});
+  }
+  SECTION("all of a ring receive: nobody differs") {
+    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", (r + 3) % 4}});
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+  }
+  SECTION("a chain that leads to a rank elsewhere: that one") {
+    for (int r = 0; r < 3; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", r + 1}});
+    literal.rank(3, 4, in_getitem());
+    CHECK(accused(literal) == Accused{{3, "data-loading"}});
+  }
+}
+
+TEST_CASE("a connection for a message that nobody else sets up") {
+  const Stack sends = Stack{libc("accept"),
+                            nat("bootstrapRecv(void*, int, int, void*, int)", "libnccl.so.2"),
+                            nat("ncclTransportP2pSetup(ncclComm*, ncclTopoGraph*, int)", "libnccl.so.2"),
+                            nat("ncclP2PPreconnectFunc(ncclAsyncJob*)", "libnccl.so.2"),
+                            nat("ncclGroupEndInternal(ncclSimInfo_v22200*)", "libnccl.so.2"),
+                            nat("c10d::ProcessGroupNCCL::groupEnd()")} +
+                      in_main(16);
+  const Stack receives =
+      Stack{libc("recv"), py("recv", kPackages + "torch/distributed/distributed_c10d.py", 2500)} + in_main(18);
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 1 ? sends : receives);
+  CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
+  SECTION("half of them set up connections: with each other, as far as is known") {
+    LiteralJob two;
+    for (int r = 0; r < 4; ++r) two.rank(r, 4, r < 2 ? sends : receives);
+    CHECK(accused(two).count(1) == 0);
+  }
+}
+
+TEST_CASE("most ranks exchange messages at one place of the program, and one is in a collective") {
+  const auto exchanges = [](int line) {
+    return Stack{libc("recv"), py("batch_isend_irecv", kPackages + "torch/distributed/distributed_c10d.py", 2700)} +
+           in_main(line);
+  };
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? waits_in_all_reduce() : exchanges(18));
+  CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+  SECTION("at several places, as the stages of a pipeline") {
+    LiteralJob stages;
+    for (int r = 0; r < 4; ++r) stages.rank(r, 4, r == 2 ? waits_in_all_reduce() : exchanges(18 + r));
+    CHECK(accused(stages).count(2) == 0);
+  }
+}
