@@ -60,13 +60,17 @@ std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activ
   const bool is_clear =
       !on_lock &&
       (main.by_frame || (main.activity != known::Activity::kUserCode && main.activity != known::Activity::kUnknown));
-  if (is_clear) return std::nullopt;
+  // The library's own frames join the thread that saves or loads: Orbax's wait for the end of a checkpoint.
+  const bool by_helper =
+      main.activity == known::Activity::kCheckpointIo || main.activity == known::Activity::kDataLoading;
+  if (is_clear && !by_helper) return std::nullopt;
   const RankSnapshot& process = job.ranks[rank];
   const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
   if (way.empty()) return std::nullopt;
   const bool in_circle = thread_wait_of(process, way.back().thread).has_value();
   if (Doing last = activities.of_thread(rank, way.back().thread); !in_circle && known::waits_for_ranks(last.activity))
     return last;
+  if (is_clear) return std::nullopt;
   std::optional<Doing> joined;
   for (const ThreadWait& wait : way) {
     if (wait.what != ThreadWait::For::kEnd) break;

@@ -16,8 +16,8 @@ bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread)
 
 // For a rank whose main thread waits for another of its process, as known from memory, through locks and joined
 // threads: what the last thread of this chain does, if it waits for other ranks (then the rank does, too). Otherwise
-// what the last joined thread does. std::nullopt if the main thread does not wait in this way, or if those threads
-// show nothing.
+// what the last joined thread does, unless the frames of the main thread show that already. std::nullopt if the main
+// thread does not wait in this way, or if those threads show nothing.
 std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank,
                                        const Doing& main);
 

@@ -178,3 +178,43 @@ TEST_CASE("waits of DeepSpeed, Megatron-LM, Horovod, JAX and Orbax") {
                    py("save", kPackages + "orbax/checkpoint/checkpoint_manager.py", 900)}) ==
         "culprit 1 user-code: sync_global_processes");
 }
+
+TEST_CASE("Orbax: main threads wait for the end of a checkpoint, whose threads wait for each other") {
+  const std::string orbax = kPackages + "orbax/checkpoint/";
+  const Stack joins = {libc("sem_wait"), py("_wait_for_tstate_lock", kPython + "threading.py", 1139),
+                       py("join", kPython + "threading.py", 1119)};
+  const Stack thread_begins = {py("run", kPython + "threading.py", 982),
+                               py("_bootstrap_inner", kPython + "threading.py", 1045)};
+  const auto job = [&](bool rank_1_writes) {
+    LiteralJob literal;
+    for (int r = 0; r < 3; ++r) {
+      RankSnapshot& rank = literal.rank(
+          r, 3, joins + Stack{py("wait_until_finished", orbax + "checkpoint_manager.py", 2096)} + in_main(30));
+      const Tid finalizes = rank.pid + 10, commits = rank.pid + 20;
+      rank.threads[0].joins = finalizes;
+      literal
+          .thread(rank, finalizes, "finalize",
+                  joins +
+                      Stack{py("wait_until_finished", orbax + "_src/checkpointers/async_checkpointer.py", 313),
+                            py("_finalize", orbax + "checkpoint_manager.py", 2191)} +
+                      thread_begins)
+          .joins = commits;
+      const std::string file = orbax + "_src/checkpointers/async_checkpointer.py";
+      literal.thread(rank, commits, "async_save",
+                     (r == 1 && rank_1_writes
+                          ? Stack{libc("write"), py("write_statistics", "/home/u/train.py", 35)}
+                          : Stack{libc("syscall"),
+                                  nat("xla::DistributedRuntimeCoordinationServiceClient::WaitAtBarrier(std::string)",
+                                      "/x/jaxlib.so"),
+                                  py("_fn", orbax + "_src/multihost/multihost.py", 309)}) +
+                         Stack{py("_background_wait_for_commit_futures", file, 119), py("_thread_func", file, 239)} +
+                         thread_begins);
+    }
+    return literal;
+  };
+  LiteralJob one = job(true);
+  CHECK(verdict_text(one) == "culprit 1 checkpoint-io");
+  CHECK(verdict_of(one).summary.find("the coordination service's barrier") != std::string::npos);
+  LiteralJob all = job(false);
+  CHECK(verdict_text(all) == "symmetric");
+}
