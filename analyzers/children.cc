@@ -5,6 +5,7 @@
 
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
+#include "analyzers/thread_waits.h"
 #include "base/text.h"
 #include "model/process_key.h"
 
@@ -25,6 +26,18 @@ bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
     if (!known::is_library_file(frame.file.value_or("")) || is_place(frame, known::Place::kLoaderWork)) return true;
   }
   return false;
+}
+
+// The thread of a data-loader worker that works: its main thread, or, if that waits for threads of its own that read
+// (as in Grain), one of those. std::nullopt if the process is no worker, or idle.
+std::optional<std::size_t> busy_thread_of_worker(const JobSnapshot& job, const RankSnapshot& child,
+                                                 const std::vector<known::Role>& roles) {
+  const auto main = thread_with(child, child.pid);
+  if (!main || roles[*main] != known::Role::kDataLoader) return std::nullopt;
+  if (is_busy_worker(job, child.threads[*main])) return main;
+  for (std::size_t t = 0; t < child.threads.size(); ++t)
+    if (roles[t] == known::Role::kDataLoader && is_busy_worker(job, child.threads[t])) return t;
+  return std::nullopt;
 }
 
 // A child that others wait for. Not one that waits for a child of its own or for work to be given to it (a pool's
@@ -114,12 +127,10 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
       continue;
     }
     if (activity != known::Activity::kDataLoading || state.known_from_child) continue;
-    for (std::size_t t = 0; t < child.threads.size(); ++t)
-      if (roles[c][t] == known::Role::kDataLoader && child.threads[t].tid == child.pid &&
-          is_busy_worker(job, child.threads[t])) {
-        state.known_from_child = c;
-        state.child_thread = t;
-      }
+    if (const auto t = busy_thread_of_worker(job, child, roles[c])) {
+      state.known_from_child = c;
+      state.child_thread = *t;
+    }
   }
 }
 

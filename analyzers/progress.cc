@@ -85,8 +85,10 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   std::vector<const ThreadSnapshot*> threads = {main};
   if (&deciding != main && deciding.motion) threads.push_back(&deciding);
   if (state.known_from_child) {
-    const ThreadSnapshot& worker = job.ranks[*state.known_from_child].threads[state.child_thread];
-    if (worker.motion) threads.push_back(&worker);
+    const std::size_t worker = *state.known_from_child;
+    for (std::size_t t = 0; t < job.ranks[worker].threads.size(); ++t)
+      if (roles[worker][t] == known::Role::kDataLoader && job.ranks[worker].threads[t].motion)
+        threads.push_back(&job.ranks[worker].threads[t]);
   }
   // What it waits for works, as far as that is seen: a compiler, a script.
   for (const std::size_t c : state.awaited_children)

@@ -218,3 +218,31 @@ TEST_CASE("Orbax: main threads wait for the end of a checkpoint, whose threads w
   LiteralJob all = job(false);
   CHECK(verdict_text(all) == "symmetric");
 }
+
+TEST_CASE("Grain: the main thread of a loader's worker waits for threads that read") {
+  const std::string grain = kPackages + "grain/_src/python/dataset/transformations/";
+  const Stack worker_begins = {py("_put_dataset_elements_in_buffer", grain + "process_prefetch.py", 250),
+                               py("run", kPython + "multiprocessing/process.py", 108)};
+  const Stack reads = {libc("clock_nanosleep"), py("__getitem__", "<dynamic-code>", 9),
+                       py("_getitem", grain + "prefetch.py", 91),
+                       py("run", kPython + "concurrent/futures/thread.py", 58),
+                       py("_worker", kPython + "concurrent/futures/thread.py", 83)};
+  LiteralJob literal =
+      one_differs(Stack{libc("sem_wait"), py("wait", kPython + "threading.py", 327),
+                        py("get", kPython + "queue.py", 171), py("__next__", grain + "prefetch.py", 635)} +
+                  in_main(15));
+  RankSnapshot& worker = literal.child(102, Stack{libc("sem_wait"), py("wait", kPython + "threading.py", 327),
+                                                  py("result", kPython + "concurrent/futures/_base.py", 451),
+                                                  py("__next__", grain + "prefetch.py", 264)} +
+                                                worker_begins);
+  literal.thread(worker, worker.pid + 50, "python3", reads);
+  literal.thread(worker, worker.pid + 51, "python3", reads);
+  for (RankSnapshot& rank : literal.job.ranks)
+    for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{.samples = 3, .places = 1, .span_ms = 900};
+  CHECK(verdict_text(literal) == "culprit 2 data-loading");
+  CHECK(verdict_of(literal).summary.find("its loader worker, pid 104, is in __getitem__ at <dynamic-code>:9") !=
+        std::string::npos);
+  // The other reader comes to the next element.
+  literal.job.ranks[4].threads[2].motion->counted = true;
+  CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+}
