@@ -217,6 +217,10 @@ class WaitGraphBuilder {
                    .missing_rank = -1,
                    .text = describe_kernel(*s.gpu.kernel)}),
               WaitEvidence::kKernel, Certainty::kLikely);
+    } else if (const auto helper = awaited_helper(job_, s)) {
+      const std::size_t last = connect_threads(s.rank, s.doing.thread);
+      connect(thread(s.rank, last), thread(s.rank, *helper), WaitEvidence::kOthers, Certainty::kPossible);
+      add_thread(s.rank, *helper);
     } else {
       add_thread(s.rank, s.doing.thread);
       if (const auto other = awaited_other_thread(job_, s)) {

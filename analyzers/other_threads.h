@@ -29,4 +29,10 @@ std::optional<std::size_t> serving_thread_of(const JobSnapshot& job, std::size_t
 // several threads qualify.
 std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const RankState& state);
 
+// For a rank that gets a batch, or saves or loads a checkpoint, and waits for a thread of its own with an event, a
+// queue, a task's result or an event loop, or joins one that does: the only thread in the user's code, or one of
+// several at the same function of it (readers of a pool); without such threads the only one that runs a task of a pool.
+// std::nullopt if there is none, or if the rank does not wait so.
+std::optional<std::size_t> awaited_helper(const JobSnapshot& job, const RankState& state);
+
 }  // namespace rankstacks::analyzers

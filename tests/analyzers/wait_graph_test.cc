@@ -182,6 +182,38 @@ TEST_CASE("a chain goes on to the only thread that can bring about what is waite
   }
 }
 
+TEST_CASE("a chain goes on to the thread that prepares a batch, or writes a checkpoint") {
+  const std::string lib = "/usr/lib/python3.11/";
+  const Stack gets = {libc("sem_wait"), py("wait", lib + "threading.py", 320), py("get", lib + "queue.py", 171),
+                      py("__next__", kPackages + "grain/_src/python/dataset/transformations/prefetch.py", 635)};
+  const Stack loops = {libc("epoll_wait"), py("select", lib + "selectors.py", 468),
+                       py("_run_once", lib + "asyncio/base_events.py", 1884),
+                       py("restore", kPackages + "orbax/checkpoint/_src/checkpointers/checkpointer.py", 375)};
+  const Stack pool = {py("run", lib + "concurrent/futures/thread.py", 58),
+                      py("_worker", lib + "concurrent/futures/thread.py", 83)};
+  const auto chain = [](const Stack& main, const std::vector<Stack>& others) {
+    LiteralJob literal = third_differs(main + in_main(20));
+    RankSnapshot& rank = literal.job.ranks[1];
+    if (main[0].function == "epoll_wait") rank.threads[0].syscall = call("epoll_wait", 20, "anon_inode:[eventpoll]");
+    for (RankSnapshot& each : literal.job.ranks) each.status = Status::kComplete;
+    for (std::size_t i = 0; i < others.size(); ++i)
+      literal.thread(rank, static_cast<Tid>(i) + 7, "python3", others[i]).stack_end = StackEnd::kComplete;
+    const std::string text = chain_in_short(literal, analyze(literal.job));
+    return text.substr(text.find("thread 1:"));
+  };
+  CHECK(chain(gets, {kSleeps}) == "thread 1:101 -others-> thread 1:7 -system-call-> timer");
+  CHECK(chain(gets, {pool, kSleeps + pool, kSleeps + pool}) ==
+        "thread 1:101 -others-> thread 1:8 -system-call-> timer");
+  const Stack logs = {libc("clock_nanosleep"), py("log", "/home/u/log.py", 80)};
+  CHECK(chain(gets, {kSleeps, logs}) == "thread 1:101");
+  // A task without the user's code; idle threads of the pool run none.
+  const Stack idle = {libc("sem_wait"), py("_worker", lib + "concurrent/futures/thread.py", 81)};
+  const Stack reads =
+      Stack{libc("clock_nanosleep"), py("read_text", kPackages + "etils/epath/abstract_path.py", 174)} + pool;
+  CHECK(chain(loops, {idle, reads}) == "thread 1:101 -others-> thread 1:8 -system-call-> timer");
+  CHECK(chain(loops, {reads, reads}) == "thread 1:101 -system-call-> descriptor");
+}
+
 TEST_CASE("a rank whose main thread waits for a thread that waits for other ranks is innocent") {
   // Rank 0 waits in its main thread; rank 2 in another thread, which holds what its main thread waits for; rank 1
   // sleeps.
