@@ -95,10 +95,14 @@ class Builder:
 
 PACKAGES = {"torch.distributed": "Debian: python3-torch", "mpi4py": "Debian: python3-mpi4py openmpi-bin", "setproctitle": "Debian: python3-setproctitle",
             "jax": "PyPI: jax; --frameworks names an interpreter that has it", "ray": "PyPI: ray; --frameworks names an interpreter that has it",
-            "deepspeed": "PyPI: deepspeed; --frameworks names an interpreter that has it"}
+            "deepspeed": "PyPI: deepspeed; --frameworks names an interpreter that has it",
+            "orbax.checkpoint": "PyPI: orbax-checkpoint; --frameworks names an interpreter that has it",
+            "horovod.torch": "PyPI: horovod, built for PyTorch with gloo; --frameworks names an interpreter that has it",
+            "megatron.core": "PyPI: megatron-core; --frameworks names an interpreter that has it"}
 OF_PYPI = "PyPI: %s; --frameworks names an interpreter that has it"
 # What the programs for a framework import; those that are not Debian's come from the interpreter of --frameworks.
-FRAMEWORKS = {"jax_cpu.py": ("jax",), "ray_job.py": ("ray", "torch.distributed"), "deepspeed_job.py": ("deepspeed", "torch.distributed"), "serving.py": ("setproctitle",)}
+FRAMEWORKS = {"jax_cpu.py": ("jax",), "orbax_job.py": ("jax", "orbax.checkpoint"), "grain_job.py": ("grain", "torch.distributed"),
+              "megatron_job.py": ("megatron.core", "torch.distributed"), "horovod_job.py": ("horovod.torch",), "ray_job.py": ("ray", "torch.distributed"), "deepspeed_job.py": ("deepspeed", "torch.distributed"), "serving.py": ("setproctitle",)}
 _modules = {}
 
 
@@ -128,6 +132,8 @@ def command_of(case, python, builder):
     if case.program in ("plain.py", "ring.py", "field_plain.py", "night_plain.py"):
         return [python, program, *case.arguments]
     need_modules(python, *FRAMEWORKS.get(case.program, ("torch.distributed",)), *case.needs)
+    if case.program == "horovod_job.py":
+        return [os.path.join(os.path.dirname(python), "horovodrun"), "-np", str(case.ranks), "--gloo", python, program, *case.arguments]
     if case.program == "serving.py" and case.name.startswith("sglang"):
         need_modules(python, "torch.distributed")
     if case.launch == "torchrun":

@@ -91,6 +91,22 @@ def deepspeed(name, case, truth, **options):
     return Case(name, "deepspeed_job.py", (case,), truth, framework=True, **options)
 
 
+def orbax(name, case, truth, **options):
+    return Case(name, "orbax_job.py", (case,), truth, launch="jax", framework=True, **options)
+
+
+def grain(name, case, truth, **options):
+    return Case(name, "grain_job.py", (case,), truth, framework=True, **options)
+
+
+def megatron(name, case, truth, **options):
+    return Case(name, "megatron_job.py", (case,), truth, framework=True, **options)
+
+
+def horovod(name, case, truth, **options):
+    return Case(name, "horovod_job.py", (case,), truth, launch="own", framework=True, **options)
+
+
 def serving(name, truth, **options):
     return Case(name, "serving.py", (name,), truth, ranks=5, launch="own", **options)
 
@@ -233,6 +249,23 @@ LIVE = [
     deepspeed("deepspeed-zero3", "zero3", culprit(r2="user-code"), chain_ends=("augment", "deepspeed_job.py")),
     deepspeed("deepspeed-zero1", "zero1", culprit(r0="file-io"), odd=(0,), chain_ends=("read_shard", "deepspeed_job.py")),
     deepspeed("deepspeed-pipeline", "pipeline", culprit(r1="file-io"), odd=(1,), chain_ends=("read_shard", "deepspeed_job.py")),
+    orbax("orbax-save", "save", culprit(r1="checkpoint-io"), odd=(1,), chain_ends=("write_statistics", "orbax_job.py")),
+    orbax("orbax-background", "background", culprit(r2="checkpoint-io"), chain_ends=("write_statistics", "orbax_job.py")),
+    # Its lock is one of the checkpoint's directory.
+    orbax("orbax-directory", "directory", culprit(r0=("checkpoint-io", "file-io")), odd=(0,), chain_ends=("create", "orbax_job.py")),
+    orbax("orbax-restore", "restore", culprit(r3="checkpoint-io"), odd=(3,), chain_ends=("read_text", "abstract_path.py")),
+    orbax("orbax-one-process", "one-process", culprit(r0="collective-mismatch"), odd=(0,), chain_ends=()),
+    # Grain sends the worker the functions of the main program by cloudpickle, which takes away their file.
+    grain("grain-worker", "worker", culprit(r2="data-loading"), also=("worker",), chain_ends=("read_in_worker", "<dynamic-code>")),
+    grain("grain-threads", "threads", culprit(r1="data-loading"), odd=(1,), chain_ends=("read_remote", "grain_job.py")),
+    grain("grain-thread", "thread", culprit(r3="data-loading"), odd=(3,), chain_ends=("decode", "grain_job.py")),
+    grain("grain-shards", "shards", culprit(r3="collective-mismatch"), odd=(3,), chain_ends=()),
+    megatron("megatron-tensor", "tensor", culprit(r1="user-code"), odd=(1,), chain_ends=("augment", "megatron_job.py")),
+    megatron("megatron-pipeline", "pipeline", culprit(r2="file-io"), chain_ends=("read_shard", "megatron_job.py")),
+    megatron("megatron-mismatch", "mismatch", culprit(r3="collective-mismatch"), odd=(3,), chain_ends=()),
+    megatron("megatron-checkpoint", "checkpoint", culprit(r0="checkpoint-io"), odd=(0,), chain_ends=("checkpoint", "megatron_job.py")),
+    horovod("horovod-optimizer", "optimizer", culprit(r1="file-io"), odd=(1,), chain_ends=("read_shard", "horovod_job.py")),
+    horovod("horovod-barrier", "barrier", culprit(r2="user-code"), chain_ends=("augment", "horovod_job.py")),
     # Servers; rank 4 is the engine, or the detokenizer.
     serving("vllm-worker-sleeps", culprit(r1="user-code"), odd=(1,), chain_ends=("compute_logits", "serving.py")),
     serving("vllm-worker-reads", culprit(r2="file-io"), chain_ends=("read_adapter", "serving.py")),
@@ -245,6 +278,10 @@ LIVE = [
     ray("healthy-ray", "steps", Truth("healthy")),
     ray("ray-idle", "idle", Truth("healthy")),
     deepspeed("healthy-deepspeed", "steps", Truth("healthy")),
+    orbax("healthy-orbax", "steps", Truth("healthy")),
+    grain("healthy-grain", "steps", Truth("healthy")),
+    megatron("healthy-megatron", "steps", Truth("healthy")),
+    horovod("healthy-horovod", "steps", Truth("healthy")),
     moving("healthy-training", "training", newer=True),
     moving("healthy-slow-steps", "slow-steps"),
     moving("healthy-slow-rank", "slow-rank"),
