@@ -15,7 +15,7 @@ struct DebugOffsetsShape {
   Offset size = 0;
   Offset runtime_size = 0, runtime_interpreters_head = 0;
   Offset interp_size = 0, interp_next = 0, interp_id = 0, interp_threads_head = 0, interp_gil = 0;
-  Offset interp_gc = 0, interp_modules = 0;
+  Offset interp_gc = 0, interp_modules = 0, interp_sys_dict = 0, interp_builtins = 0;
   Offset gil = 0, gil_locked = 0, gil_last_holder = 0, gil_enabled = 0;
   Offset gc_size = 0, gc_collecting = 0;
   Offset thread_size = 0, thread_next = 0, thread_interp = 0, thread_frame = 0, thread_id = 0, thread_native_id = 0;
@@ -61,11 +61,12 @@ class TableReader {
  public:
   explicit TableReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  // The size of a structure: bounds the offsets read after it.
-  void structure(const char* name, Offset where) {
+  // Returns the size of a structure, which bounds the offsets read after it.
+  Offset structure(const char* name, Offset where) {
     name_ = name;
     limit_ = word_at(bytes_, where);
     if (limit_ < 8 || limit_ > kMaxStructure) reject("size", limit_);
+    return static_cast<Offset>(limit_);
   }
 
   // An offset, which must leave room for `width` bytes in the structure.
@@ -189,12 +190,14 @@ void read_runtime(TableReader& table, const DebugOffsetsShape& shape, Layout& la
 }
 
 void read_interpreter(TableReader& table, const DebugOffsetsShape& shape, const Layout& measured, Layout& layout) {
-  table.structure("interpreter_state", shape.interp_size);
+  layout.interp_size = table.structure("interpreter_state", shape.interp_size);
   layout.interp_next = table.offset("next", shape.interp_next);
   layout.interp_id = table.offset("id", shape.interp_id);
   layout.interp_threads_head = table.offset("threads_head", shape.interp_threads_head);
   layout.interp_gil = table.offset("ceval_gil", shape.interp_gil);
   layout.interp_modules = table.offset("imports_modules", shape.interp_modules);
+  layout.interp_sys_dict = table.offset("sysdict", shape.interp_sys_dict);
+  layout.interp_builtins = table.offset("builtins", shape.interp_builtins);
   // These are stated relative to the interpreter, for its own GIL; the pointer at ceval_gil may lead to another
   // interpreter's.
   const Offset gil = table.offset("gil_runtime_state", shape.gil);
@@ -213,7 +216,7 @@ void read_interpreter(TableReader& table, const DebugOffsetsShape& shape, const 
 }
 
 void read_thread(TableReader& table, const DebugOffsetsShape& shape, const Layout& measured, Layout& layout) {
-  table.structure("thread_state", shape.thread_size);
+  layout.thread_size = table.structure("thread_state", shape.thread_size);
   layout.thread_next = table.offset("next", shape.thread_next);
   layout.thread_interp = table.offset("interp", shape.thread_interp);
   layout.thread_frame = table.offset("current_frame", shape.thread_frame);

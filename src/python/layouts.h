@@ -34,12 +34,14 @@ struct Layout {
   Offset runtime_gil = kAbsent;             // 3.7-3.11: struct _gil_runtime_state
 
   // PyInterpreterState
+  Offset interp_size = kAbsent;  // bytes, by the debug offsets alone (3.13+)
   Offset interp_next = kAbsent;
   Offset interp_id = kAbsent;  // 3.6 has none
   Offset interp_threads_head = kAbsent;
   Offset interp_gil = kAbsent;  // 3.12+: pointer to a struct _gil_runtime_state, which may be another interpreter's
-  Offset interp_collecting = kAbsent;  // 3.9+: an int, 1 while Python's collector runs in it
-  Offset interp_modules = kAbsent;     // sys.modules: a dict
+  Offset interp_collecting = kAbsent;                           // 3.9+: an int, 1 while Python's collector runs in it
+  Offset interp_modules = kAbsent;                              // sys.modules: a dict
+  Offset interp_sys_dict = kAbsent, interp_builtins = kAbsent;  // the dicts of these modules
 
   // struct _gil_runtime_state
   Offset gil_size = kAbsent;
@@ -48,6 +50,7 @@ struct Layout {
   Offset gil_enabled = kAbsent;  // free-threaded builds: 0 while they run without a GIL
 
   // PyThreadState
+  Offset thread_size = kAbsent;  // bytes, by the debug offsets alone (3.13+)
   Offset thread_next = kAbsent;
   Offset thread_interp = kAbsent;
   Offset thread_id = kAbsent;               // pthread_self()

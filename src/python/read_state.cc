@@ -11,6 +11,7 @@
 #include "python/layouts.h"
 #include "python/locks.h"
 #include "python/objects.h"
+#include "python/other_readers.h"
 #include "python/running.h"
 #include "python/thread_names.h"
 #include "python/variables.h"
@@ -246,6 +247,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   read_last_exception(target, *runtime, codes.codes(), state);
   read_locks(target, layout, threads.ends, codes, state);
   read_thread_names(target, *runtime, state);
+  if (target.is_recorded()) read_for_other_readers(target, *runtime, codes);
   state.codes = std::move(codes.codes());
   return state;
 }

@@ -27,6 +27,7 @@ class LimitedTarget final : public Target {
   }
 
   bool expired() const noexcept override { return check_.passed(); }
+  bool is_recorded() const noexcept override { return target_.is_recorded(); }
   std::vector<Problem> damage() const override { return target_.damage(); }
 
   bool gave_up() const { return check_.gave_up(); }

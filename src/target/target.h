@@ -77,6 +77,9 @@ class Target {
   // From now on, read() adds the pages that it returns to `pages`, which the target borrows; nullptr ends that.
   void record_reads(ReadPages* pages) { read_pages_ = pages; }
 
+  // For reads that nothing but the record needs.
+  virtual bool is_recorded() const noexcept { return read_pages_ != nullptr; }
+
   // The C string at `address`, without its 0; std::nullopt if it is not readable to its end or is longer than `limit`.
   std::optional<std::string> read_c_string(Address address, std::size_t limit) const;
 

@@ -212,6 +212,42 @@ def case_python_3_13(directory):
     of_python("3.13", directory)
 
 
+def pystacks(core, executable):
+    """What pystack says of a core; None where it finds no Python in it."""
+    done = subprocess.run(["pystack", "--no-color", "core", "--native", core, executable], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=120, env=dict(os.environ, DEBUGINFOD_URLS=""))
+    text = done.stdout.decode(errors="replace")
+    return text[text.index("Traceback for"):] if done.returncode == 0 and "(Python)" in text else None
+
+
+def case_pystack_sees_the_same(directory):
+    """pystack reads a small core as it reads the full one, of each CPython that it knows."""
+    if not shutil.which("pystack"):
+        raise Skip("no pystack in PATH (PyPI: pystack)")
+    compared = []
+    for version in ("3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "system"):
+        try:
+            interpreter = interpreters.find(version)
+        except Skip as reason:
+            print(reason)
+            continue
+        place = os.path.join(directory, version)
+        os.mkdir(place)
+        full = os.path.join(place, "full")
+        with Fixture(interpreter.run(os.path.join(SOURCE, "fixtures", "python", "locks.py")), env=dict(os.environ, PYTHONIOENCODING="utf-8")) as process:
+            executable = os.path.realpath("/proc/%d/exe" % process.pid)
+            debugger.write_core(process.pid, full)
+        expected = pystacks(full, executable)
+        if expected is None:
+            print("pystack finds no Python in the full core of CPython %s" % version)
+            continue
+        found = pystacks(captured(place, full)[0], executable)
+        check(found == expected, "of CPython %s pystack says of the capture:\n%.2000s\nand of the core:\n%.2000s" % (version, found, expected))
+        compared.append(version)
+    check(compared, "pystack read the full core of no CPython")
+    print("the same for CPython " + ", ".join(compared))
+
+
 def case_native_threads(directory):
     with native("threads") as fixture:
         agree_everywhere(fixture, os.path.join(FIXTURES, "threads"), directory, most=1 << 20)
