@@ -354,7 +354,12 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   forget_copies(live);
   find_database_holders(live.ranks);
   if (request.samples > 1) {
-    for (int n = 1; n < request.samples; ++n) later.take(first_sample + n * request.interval);
+    // On a machine so busy that a sample takes long, the next one is taken later, so that the times between them, in
+    // which a thread can be seen to run, add up to nearly what was asked for.
+    const Deadline::Clock::duration covered = request.interval * (request.samples - 1) * 9 / 10;
+    for (int n = 1; n < request.samples; ++n)
+      later.take(std::max(first_sample + n * request.interval,
+                          std::chrono::steady_clock::now() + (covered - later.between) / (request.samples - n)));
     later.add_glances();
     nccl.ask_again();
   }

@@ -151,21 +151,23 @@ bool needs_samples(analyzers::Doubt doubt, bool asks_gpus) {
 
 // A step of the job may take longer than all samples before: each span is twice as long as the last, until something
 // moved or the time for it is over. Samples that are too short to show that a step ended say nothing of a job that
-// works: on a machine so busy that little time is left for the last ones, these may overrun it.
+// runs: on a machine so busy that little time is left for the last ones, these may overrun it.
 void sample_on(Sampling& sampling, const Options& options) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kShortest{1};
   const auto begun = Clock::now();
+  Duration longest{};
   for (Duration span = std::chrono::seconds(3); needs_samples(sampling.analysis().verdict.doubt, options.gpu.sessions);
        span *= 2) {
-    if (sampling.analysis().verdict.doubt == analyzers::Doubt::kWorks)
-      span = std::max<Duration>(span, kLongerThanSteps);
+    const analyzers::Doubt doubt = sampling.analysis().verdict.doubt;
+    const bool runs = doubt == analyzers::Doubt::kWorks || doubt == analyzers::Doubt::kLoops;
+    const bool may_overrun = runs && longest < kLongerThanSteps && options.max_wait >= kLongerThanSteps;
+    if (doubt == analyzers::Doubt::kWorks) span = std::max<Duration>(span, kLongerThanSteps);
     const Duration left = options.max_wait - (Clock::now() - begun);
-    if (left < kShortest) return;
-    if (left < 2 * span) {  // the rest after it would be too short to show anything new
-      const bool works = sampling.analysis().verdict.doubt == analyzers::Doubt::kWorks;
-      span = works && options.max_wait >= kLongerThanSteps ? std::max<Duration>(left, kLongerThanSteps) : left;
-    }
+    if (left < std::max<Duration>(kShortest, longest) && !may_overrun) return;  // it would show less than the last ones
+    if (left < 2 * span)  // the rest after it would be too short to show anything new
+      span = may_overrun ? std::max<Duration>(left, kLongerThanSteps) : left;
+    longest = std::max(longest, span);
     if (!sampling.sample_again(longer(options.live, sampling.job(), kSamplesOfSteps, span))) return;
   }
 }
