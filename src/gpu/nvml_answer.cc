@@ -21,6 +21,7 @@ template <class Health, class Visit>
 void each_number(Health& h, Visit&& visit) {
   visit("utilization_mean", h.utilization_mean);
   visit("utilization_variance", h.utilization_variance);
+  visit("memory_utilization_mean", h.memory_utilization_mean);
   visit("memory_used", h.memory_used);
   visit("memory_total", h.memory_total);
   visit("sm_clock", h.sm_clock);
@@ -28,6 +29,7 @@ void each_number(Health& h, Visit&& visit) {
   visit("memory_clock", h.memory_clock);
   visit("memory_clock_max", h.memory_clock_max);
   visit("power_w", h.power_w);
+  visit("power_mean_w", h.power_mean_w);
   visit("power_limit_w", h.power_limit_w);
   visit("temperature_c", h.temperature_c);
   visit("ecc_corrected", h.ecc_corrected);

@@ -56,7 +56,9 @@ struct Sample {
   std::uint64_t microseconds;  // 0: no sample was taken
   Value value;
 };
-inline constexpr int kUtilizationSamples = 1;  // percent of the time during which some kernel ran
+// nvmlSamplingType_t: milliwatts; percent of the time during which some kernel ran; percent of the time during which
+// the device's memory was read or written
+inline constexpr int kPowerSamples = 0, kUtilizationSamples = 1, kMemoryUtilizationSamples = 2;
 
 // nvmlDeviceGetFieldValues
 struct FieldValue {

@@ -44,28 +44,58 @@ std::optional<double> number_of(std::uint32_t type, const nvml::Value& value) {
   }
 }
 
-// Fills mean and variance; leaves them empty where the driver has no samples (MIG).
-void read_utilization(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
+struct MeasuredAt {
+  std::uint64_t microseconds;
+  double value;
+};
+
+// The driver's last samples of one kind whose values are between 0 and `most`; empty where it has none (MIG).
+std::vector<MeasuredAt> read_samples(const nvml::Functions& nvml, nvml::Device device, int kind, double most) {
   std::uint32_t type = nvml::kU32;
   unsigned count = 0;
-  if (nvml.samples == nullptr ||
-      nvml.samples(device, nvml::kUtilizationSamples, 0, &type, &count, nullptr) != kSuccess || count == 0)
-    return;
+  if (nvml.samples == nullptr || nvml.samples(device, kind, 0, &type, &count, nullptr) != kSuccess || count == 0)
+    return {};
   std::vector<nvml::Sample> samples(std::min(count, kMaxSamples));
   count = static_cast<unsigned>(samples.size());
-  if (nvml.samples(device, nvml::kUtilizationSamples, 0, &type, &count, samples.data()) != kSuccess) return;
-  double n = 0, mean = 0, squares = 0;
-  for (std::size_t i = 0; i < std::min<std::size_t>(count, samples.size()); ++i) {
-    const auto percent = number_of(type, samples[i].value);
-    if (samples[i].microseconds == 0 || !percent || !(*percent >= 0 && *percent <= 100)) continue;
-    n += 1;
-    const double off = *percent - mean;
-    mean += off / n;
-    squares += off * (*percent - mean);
+  if (nvml.samples(device, kind, 0, &type, &count, samples.data()) != kSuccess) return {};
+  samples.resize(std::min<std::size_t>(count, samples.size()));
+  std::vector<MeasuredAt> measured;
+  for (const nvml::Sample& sample : samples) {
+    const auto value = number_of(type, sample.value);
+    if (sample.microseconds != 0 && value && *value >= 0 && *value <= most)
+      measured.push_back({sample.microseconds, *value});
   }
-  if (n == 0) return;
-  health.utilization_mean = mean;
-  health.utilization_variance = squares / n;
+  return measured;
+}
+
+std::optional<double> mean_of(const std::vector<MeasuredAt>& samples) {
+  if (samples.empty()) return std::nullopt;
+  double sum = 0;
+  for (const MeasuredAt& sample : samples) sum += sample.value;
+  return sum / static_cast<double>(samples.size());
+}
+
+void read_utilization(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
+  const auto samples = read_samples(nvml, device, nvml::kUtilizationSamples, 100);
+  health.memory_utilization_mean = mean_of(read_samples(nvml, device, nvml::kMemoryUtilizationSamples, 100));
+  health.utilization_mean = mean_of(samples);
+  if (samples.empty()) return;
+  double squares = 0;
+  for (const MeasuredAt& sample : samples)
+    squares += (sample.value - *health.utilization_mean) * (sample.value - *health.utilization_mean);
+  health.utilization_variance = squares / static_cast<double>(samples.size());
+}
+
+void read_power(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
+  constexpr std::uint64_t kRecent = 1'000'000;  // microseconds: older samples may be of an earlier kernel
+  constexpr double kMaxMilliwatts = 1e8;
+  if (const auto milliwatts = ask<unsigned>(nvml.power, device)) health.power_w = *milliwatts / 1000.0;
+  if (const auto milliwatts = ask<unsigned>(nvml.power_limit, device)) health.power_limit_w = *milliwatts / 1000.0;
+  auto samples = read_samples(nvml, device, nvml::kPowerSamples, kMaxMilliwatts);
+  std::uint64_t newest = 0;
+  for (const MeasuredAt& sample : samples) newest = std::max(newest, sample.microseconds);
+  std::erase_if(samples, [&](const MeasuredAt& sample) { return newest - sample.microseconds > kRecent; });
+  if (const auto milliwatts = mean_of(samples)) health.power_mean_w = *milliwatts / 1000.0;
 }
 
 void read_memory(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
@@ -309,8 +339,7 @@ NvmlLibrary::Device NvmlLibrary::read_device(unsigned index) const {
   health.memory_clock = ask<unsigned>(nvml_.clock, handle, nvml::kClockMemory);
   health.memory_clock_max = ask<unsigned>(nvml_.max_clock, handle, nvml::kClockMemory);
   read_throttling(nvml_, handle, health);
-  if (const auto milliwatts = ask<unsigned>(nvml_.power, handle)) health.power_w = *milliwatts / 1000.0;
-  if (const auto milliwatts = ask<unsigned>(nvml_.power_limit, handle)) health.power_limit_w = *milliwatts / 1000.0;
+  read_power(nvml_, handle, health);
   if (const auto degrees = ask<unsigned>(nvml_.temperature, handle, nvml::kGpuSensor)) health.temperature_c = *degrees;
   health.ecc_corrected = ask<unsigned long long>(nvml_.ecc, handle, nvml::kCorrected, nvml::kSinceDriverLoad);
   health.ecc_uncorrected = ask<unsigned long long>(nvml_.ecc, handle, nvml::kUncorrected, nvml::kSinceDriverLoad);

@@ -75,12 +75,13 @@ struct GpuExecution {
 // The state of the device, by NVML. Each member is empty if the driver or the permission does not provide it.
 struct GpuHealth {
   std::optional<double> utilization_mean,
-      utilization_variance;  // percent of time some kernel ran, over the driver's last samples
+      utilization_variance;                       // percent of time some kernel ran, over the driver's last samples
+  std::optional<double> memory_utilization_mean;  // percent of time the memory was accessed, over the same
   std::optional<std::uint64_t> memory_used, memory_total, process_memory;  // bytes; process_memory: of this process
   std::optional<unsigned> sm_clock, sm_clock_max, memory_clock, memory_clock_max;  // MHz
   std::vector<std::string> throttle;  // reasons in force other than idle: "hw-slowdown", "sw-power-cap" ...
-  std::optional<double> power_w, power_limit_w, temperature_c;
-  std::optional<std::uint64_t> ecc_corrected, ecc_uncorrected;  // since the driver was loaded
+  std::optional<double> power_w, power_mean_w, power_limit_w, temperature_c;  // power_mean_w: over the last second
+  std::optional<std::uint64_t> ecc_corrected, ecc_uncorrected;                // since the driver was loaded
   std::optional<unsigned> remapped_rows;  // rows remapped because of errors, correctable and not, in total
   bool remap_pending = false, remap_failed = false;
   std::optional<unsigned> nvlinks, nvlinks_up;  // number of links that the device has, and number that are up

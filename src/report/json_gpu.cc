@@ -61,6 +61,7 @@ void write_health(JsonText& json, const GpuHealth& health) {
   json.open('{');
   known("utilization_mean", health.utilization_mean);
   known("utilization_variance", health.utilization_variance);
+  known("memory_utilization_mean", health.memory_utilization_mean);
   known("memory_used", health.memory_used);
   known("memory_total", health.memory_total);
   known("process_memory", health.process_memory);
@@ -70,6 +71,7 @@ void write_health(JsonText& json, const GpuHealth& health) {
   known("memory_clock_max", health.memory_clock_max);
   known("throttle", health.throttle);
   known("power_w", health.power_w);
+  known("power_mean_w", health.power_mean_w);
   known("power_limit_w", health.power_limit_w);
   known("temperature_c", health.temperature_c);
   known("ecc_corrected", health.ecc_corrected);
@@ -182,6 +184,7 @@ GpuHealth read_health(const Node& node) {
   };
   member("utilization_mean", health.utilization_mean);
   member("utilization_variance", health.utilization_variance);
+  member("memory_utilization_mean", health.memory_utilization_mean);
   member("memory_used", health.memory_used);
   member("memory_total", health.memory_total);
   member("process_memory", health.process_memory);
@@ -191,6 +194,7 @@ GpuHealth read_health(const Node& node) {
   member("memory_clock_max", health.memory_clock_max);
   member("throttle", health.throttle);
   member("power_w", health.power_w);
+  member("power_mean_w", health.power_mean_w);
   member("power_limit_w", health.power_limit_w);
   member("temperature_c", health.temperature_c);
   member("ecc_corrected", health.ecc_corrected);

@@ -248,12 +248,14 @@ std::string health_in_full(const GpuHealth& h) {
   return join(
       {percent(utilization) +
            (h.utilization_variance ? fmt::format(" (variance {:.0f})", shown(*h.utilization_variance, 1e6)) : ""),
+       quantity("memory accessed", h.memory_utilization_mean, "%"),
        used.least ? "memory " + memory(used, h.memory_total) : "",
        own_memory.empty() ? "" : own_memory + " of this process",
        of_most("SM clock", h.sm_clock, h.sm_clock_max, "MHz"),
        of_most("memory clock", h.memory_clock, h.memory_clock_max, "MHz"),
        h.throttle.empty() ? "" : "throttled by " + join(h.throttle),
        quantity("power", h.power_w, "W"),
+       quantity("mean power", h.power_mean_w, "W"),
        quantity("limit", h.power_limit_w, "W"),
        quantity("temperature", h.temperature_c, "C"),
        quantity("ECC corrected", h.ecc_corrected, ""),

@@ -11,7 +11,9 @@
 //                              permission
 //     process 4711 1000        memory -1: not reported
 //     mps 4711 1000            in the list of MPS
-//     samples 10 20 30
+//     samples 10 20 30         of the utilization
+//     memory-samples 10 20     of the memory's utilization
+//     power-samples 700000 500000   milliwatts; half a second between them
 //     memory 10 2 100          used, reserved, total
 //     clock 1 1980 1980        kind, now, at most
 //     throttle 12, power 700000 700000, temperature 60, ecc 0 0 (corrected, uncorrected), rows 0 0 0 0
@@ -41,7 +43,7 @@ struct Gpu {
   char uuid[96], name[96];
   struct Process processes[kMax], mps[kMax];
   unsigned process_count, mps_count;
-  unsigned samples[256], sample_count;
+  unsigned samples[3][256], sample_count[3];  // by nvmlSamplingType_t: power, utilization, memory
   unsigned long long memory[3], throttle, ecc[2];
   int link_state[18];                      // -1: no such link
   unsigned long long link_errors[18];
@@ -54,6 +56,11 @@ static int init_result, init_hangs;
 
 static void hang(void) {
   for (;;) pause();
+}
+
+static void read_samples(struct Gpu* gpu, int kind, char* text) {
+  for (char* at = strtok(text, " "); at != NULL && gpu->sample_count[kind] < 256; at = strtok(NULL, " "))
+    gpu->samples[kind][gpu->sample_count[kind]++] = (unsigned)atoi(at);
 }
 
 static void read_line(char* line) {
@@ -93,7 +100,11 @@ static void read_line(char* line) {
     struct Process* p = &gpu->mps[gpu->mps_count++];
     sscanf(text, "%d %lld", &p->pid, &p->memory);
   } else if (strcmp(word, "samples") == 0) {
-    for (char* at = strtok(text, " "); at != NULL && gpu->sample_count < 256; at = strtok(NULL, " ")) gpu->samples[gpu->sample_count++] = (unsigned)atoi(at);
+    read_samples(gpu, 1, text);
+  } else if (strcmp(word, "memory-samples") == 0) {
+    read_samples(gpu, 2, text);
+  } else if (strcmp(word, "power-samples") == 0) {
+    read_samples(gpu, 0, text);
   } else if (strcmp(word, "memory") == 0) {
     gpu->has_memory = sscanf(text, "%llu %llu %llu", &gpu->memory[0], &gpu->memory[1], &gpu->memory[2]) == 3;
   } else if (strcmp(word, "clock") == 0) {
@@ -232,15 +243,15 @@ struct Sample {
 };
 int nvmlDeviceGetSamples(struct Gpu* gpu, int kind, unsigned long long since, int* type, unsigned* count, struct Sample* out) {
   (void)since;
-  if (kind != 1 || gpu->sample_count == 0) return kNotFound;
+  if (kind < 0 || kind > 2 || gpu->sample_count[kind] == 0) return kNotFound;
   *type = 1;
   if (out != NULL)
-    for (unsigned i = 0; i < *count && i < gpu->sample_count; ++i) {
-      out[i].time = 1700000000000000ull + i;
+    for (unsigned i = 0; i < *count && i < gpu->sample_count[kind]; ++i) {
+      out[i].time = 1700000000000000ull + i * (kind == 0 ? 500000 : 1);
       out[i].space = -1;
-      out[i].number = gpu->samples[i];
+      out[i].number = gpu->samples[kind][i];
     }
-  *count = gpu->sample_count;
+  *count = gpu->sample_count[kind];
   return kSuccess;
 }
 int nvmlDeviceGetMemoryInfo(struct Gpu* gpu, unsigned long long* out) {

@@ -54,6 +54,8 @@ list 24
 process 4711 1000000
 process 4712 -1
 samples 80 110 100
+memory-samples 30 50
+power-samples 100000 100000 400000 500000 600000
 memory 2000000 500000 150000000000
 clock 1 1980 1980
 clock 2 3201 3201
@@ -102,11 +104,13 @@ TEST_CASE("two GPUs, with everything that the driver reports") {
   GpuHealth health;
   health.utilization_mean = 90;  // of 80 and 100: a value above 100 % is not a valid sample
   health.utilization_variance = 100;
+  health.memory_utilization_mean = 40;
   health.memory_used = 2000000;
   health.memory_total = 150000000000;
   health.sm_clock = health.sm_clock_max = 1980;
   health.memory_clock = health.memory_clock_max = 3201;
   health.power_w = 650;
+  health.power_mean_w = 500;  // of the last second: the samples before it are of an earlier time
   health.power_limit_w = 700;
   health.temperature_c = 61;
   health.ecc_corrected = health.ecc_uncorrected = 0;

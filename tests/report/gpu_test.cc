@@ -23,11 +23,11 @@ LiteralJob everything() {
   gpu.uuid = "GPU-1";
   gpu.name = "NVIDIA H200";
   GpuHealth& h = gpu.health.emplace();
-  h.utilization_mean = 99.5, h.utilization_variance = 0.25;
+  h.utilization_mean = 99.5, h.utilization_variance = 0.25, h.memory_utilization_mean = 12.5;
   h.memory_used = std::uint64_t{1} << 40, h.memory_total = std::uint64_t{1} << 41, h.process_memory = 5;
   h.sm_clock = 1980, h.sm_clock_max = 1981, h.memory_clock = 3201, h.memory_clock_max = 3202;
   h.throttle = {"hw-slowdown", "sw-power-cap"};
-  h.power_w = 350.5, h.power_limit_w = 700, h.temperature_c = 60;
+  h.power_w = 350.5, h.power_mean_w = 340.5, h.power_limit_w = 700, h.temperature_c = 60;
   h.ecc_corrected = 1, h.ecc_uncorrected = 2, h.remapped_rows = 3;
   h.remap_pending = h.remap_failed = true;
   h.nvlinks = 18, h.nvlinks_up = 17, h.nvlinks_down = {3}, h.nvlink_errors = 4;
@@ -108,9 +108,9 @@ TEST_CASE("the GPUs of a rank as JSON") {
   CHECK_FALSE(json["ranks"][1].contains("gpus"));
   CHECK(json["ranks"][0]["gpus"] ==
         Json::parse(R"x([{"pci": "0000:0a:00.0", "index": 1, "uuid": "GPU-1", "name": "NVIDIA H200",
-    "health": {"utilization_mean": 99.5, "utilization_variance": 0.25, "memory_used": 1099511627776, "memory_total": 2199023255552, "process_memory": 5,
+    "health": {"utilization_mean": 99.5, "utilization_variance": 0.25, "memory_utilization_mean": 12.5, "memory_used": 1099511627776, "memory_total": 2199023255552, "process_memory": 5,
       "sm_clock": 1980, "sm_clock_max": 1981, "memory_clock": 3201, "memory_clock_max": 3202, "throttle": ["hw-slowdown", "sw-power-cap"],
-      "power_w": 350.5, "power_limit_w": 700.0, "temperature_c": 60.0, "ecc_corrected": 1, "ecc_uncorrected": 2, "remapped_rows": 3, "remap_pending": true, "remap_failed": true,
+      "power_w": 350.5, "power_mean_w": 340.5, "power_limit_w": 700.0, "temperature_c": 60.0, "ecc_corrected": 1, "ecc_uncorrected": 2, "remapped_rows": 3, "remap_pending": true, "remap_failed": true,
       "nvlinks": 18, "nvlinks_up": 17, "nvlinks_down": [3], "nvlink_errors": 4, "pcie_width": 8, "pcie_width_max": 16, "pcie_generation": 4, "pcie_generation_max": 5,
       "xids": [31, 79], "other_processes": [4242], "driver": "580.159.04"},
     "execution": {"source": "core", "path": "/cores/gpucore.7", "held_ms": 11.5, "contexts": 2, "kernels": [
@@ -287,8 +287,9 @@ TEST_CASE("one rank's GPUs in full") {
   INFO(text);
   CHECK(contains(text, "  GPU 1  0000:0a:00.0  NVIDIA H200  GPU-1\n"));
   CHECK(contains(text,
-                 "    100 % (variance 0), memory 1024.0 of 2048.0 GiB, 0.0 GiB of this process, SM clock 1980 of 1981 "
-                 "MHz, memory clock 3201 of 3202 MHz, throttled by hw-slowdown, sw-power-cap"));
+                 "    100 % (variance 0), memory accessed 12 %, memory 1024.0 of 2048.0 GiB, 0.0 GiB of this process, "
+                 "SM clock 1980 of 1981 MHz, memory clock 3201 of 3202 MHz, throttled by hw-slowdown, sw-power-cap, "
+                 "power 350 W, mean power 340 W"));
   CHECK(contains(text, "    from /cores/gpucore.7, held for 11.5 ms: 2 contexts, 2 kernels\n"));
   CHECK(contains(text,
                  "    exception: illegal address in kernel spin, block (1,0,0) thread (2,0,0)\n      at "

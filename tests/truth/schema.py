@@ -110,7 +110,7 @@ DIM = {"x": number, "y": number, "z": number}
 GPU = {"pci": text, "index": number, "uuid": text, "name": text, "health": anything, "execution": anything}
 GPU_NUMBERS = ("memory_used", "memory_total", "process_memory", "sm_clock", "sm_clock_max", "memory_clock", "memory_clock_max", "ecc_corrected", "ecc_uncorrected",
                "remapped_rows", "nvlinks", "nvlinks_up", "nvlink_errors", "pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
-GPU_REALS = ("utilization_mean", "utilization_variance", "power_w", "power_limit_w", "temperature_c")
+GPU_REALS = ("utilization_mean", "utilization_variance", "memory_utilization_mean", "power_w", "power_mean_w", "power_limit_w", "temperature_c")
 HEALTH = dict({name: number for name in GPU_NUMBERS}, **{name: real for name in GPU_REALS})
 HEALTH.update({"throttle": list_of(text), "remap_pending": one_of(True), "remap_failed": one_of(True), "nvlinks_down": list_of(number), "xids": list_of(number),
                "other_processes": list_of(number), "driver": text})

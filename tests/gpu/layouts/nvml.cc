@@ -56,7 +56,9 @@ static_assert(ours::kDouble == NVML_VALUE_TYPE_DOUBLE && ours::kU32 == NVML_VALU
               ours::kUnsignedLong == NVML_VALUE_TYPE_UNSIGNED_LONG);
 static_assert(ours::kU64 == NVML_VALUE_TYPE_UNSIGNED_LONG_LONG && ours::kI64 == NVML_VALUE_TYPE_SIGNED_LONG_LONG &&
               ours::kI32 == NVML_VALUE_TYPE_SIGNED_INT);
-static_assert(ours::kUtilizationSamples == NVML_GPU_UTILIZATION_SAMPLES && ours::kClockSm == NVML_CLOCK_SM &&
+static_assert(ours::kUtilizationSamples == NVML_GPU_UTILIZATION_SAMPLES &&
+              ours::kPowerSamples == NVML_TOTAL_POWER_SAMPLES &&
+              ours::kMemoryUtilizationSamples == NVML_MEMORY_UTILIZATION_SAMPLES && ours::kClockSm == NVML_CLOCK_SM &&
               ours::kClockMemory == NVML_CLOCK_MEM);
 static_assert(ours::kGpuSensor == NVML_TEMPERATURE_GPU && ours::kCorrected == NVML_MEMORY_ERROR_TYPE_CORRECTED &&
               ours::kUncorrected == NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
