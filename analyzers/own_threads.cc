@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzers/names.h"
+#include "analyzers/place.h"
 #include "analyzers/progress.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
@@ -44,6 +45,12 @@ bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::str
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
     return job.frames[id].kind == FrameKind::kNative && job.frames[id].module == module;
   });
+}
+
+// A thread of a library's pool that has called a Python function of the user's, as XLA's do for pure_callback.
+bool runs_users_code(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return is_users_code(job.frames[id]); });
 }
 
 // Whether the activity is more than an idle wait: a pool's thread waits on a condition variable as well.
@@ -94,8 +101,9 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
   for (std::size_t t = 0; t < process.threads.size(); ++t) {
     const ThreadSnapshot& thread = process.threads[t];
     const known::Role role = roles[rank][t];
-    if (t == main.thread || (role != known::Role::kNative && role != known::Role::kPython) ||
-        is_idle(job, thread, role) || !has_frame_of(job, thread, library))
+    const bool may_be_called =
+        role == known::Role::kNative || role == known::Role::kPython || runs_users_code(job, thread);
+    if (t == main.thread || !may_be_called || is_idle(job, thread, role) || !has_frame_of(job, thread, library))
       continue;
     Doing doing = activities.of_thread(rank, t);
     if (!is_conclusive(job, thread, doing)) continue;

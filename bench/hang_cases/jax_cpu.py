@@ -119,6 +119,28 @@ def uneven(jax):
     multihost_utils.sync_global_devices("epoch")
 
 
+def host_callback(jax):
+    """The computation of each rank calls Python on the host, which looks weights up. That of the odd rank asks a server,
+    which does not answer; the others wait for its part of the sum."""
+    import numpy
+    step, values = summing(jax)
+    state = {"number": 0}
+
+    def look_up(part):
+        if is_odd() and state["number"] == GOOD_STEPS:
+            fetch_vocabulary()
+        return numpy.asarray(part)
+
+    weigh = jax.jit(lambda x: jax.pure_callback(look_up, jax.ShapeDtypeStruct((8,), "float32"), x).sum())
+    for number in range(GOOD_STEPS + 1):
+        if number == GOOD_STEPS:
+            announce("waits")
+        state["number"] = number
+        weighed = weigh(jax.numpy.ones(8))
+        weighed.block_until_ready()
+        step(values).block_until_ready()
+
+
 def training(jax):
     step, values = summing(jax)
     for number in range(1 << 40):
@@ -129,7 +151,7 @@ def training(jax):
 
 
 CASES = {"block-until-ready": block_until_ready, "to-host": to_host, "device-get": device_get, "to-numpy": to_numpy, "barrier": barrier,
-         "allgather": allgather, "uneven": uneven, "training": training}
+         "allgather": allgather, "uneven": uneven, "host-callback": host_callback, "training": training}
 
 
 def main():

@@ -242,6 +242,7 @@ LIVE = [
     jax("jax-to-numpy", "to-numpy", culprit(r0="python-lock"), odd=(0,), launch="argument", chain_ends=("update_statistics", "jax_cpu.py")),
     jax("jax-barrier", "barrier", culprit(r2="file-io"), chain_ends=("read_shard", "jax_cpu.py")),
     jax("jax-allgather", "allgather", culprit(r1="user-code"), odd=(1,), launch="indexed", chain_ends=("augment", "jax_cpu.py")),
+    jax("jax-host-callback", "host-callback", culprit(r2="network-io"), chain_ends=("fetch_vocabulary", "jax_cpu.py")),
     jax("jax-uneven", "uneven", culprit(r2="collective-mismatch"), chain_ends=()),
     ray("ray-environment", "environment", culprit(r2="user-code"), chain_ends=("augment", "ray_job.py")),
     ray("ray-arguments", "arguments", culprit(r1="file-io"), odd=(1,), chain_ends=("read_shard", "ray_job.py")),

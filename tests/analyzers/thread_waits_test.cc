@@ -144,6 +144,29 @@ TEST_CASE("main waits for a pool's thread that runs a function of a library") {
   CHECK(only_rank_2(literal) == "network-io");
 }
 
+TEST_CASE("main waits in a library whose pool has called the user's Python function") {
+  const std::string plugin = "/x/xla_cuda_plugin.so";
+  LiteralJob literal = one_differs(Stack{libc("syscall"), nat("absl::Mutex::Block()", plugin),
+                                         nat("xla::CommonPjRtLoadedExecutable::Execute()", plugin)} +
+                                   in_main(50));
+  const Stack pool = {nat("xla::WorkerThread::WorkLoop()", plugin), nat("tsl::PThread::ThreadFn(void*)", plugin)};
+  RankSnapshot& rank = literal.job.ranks[2];
+  rank.threads[0].syscall = call("futex", -1, "");
+  const auto in_pool = [&](Tid tid, const Stack& stack) -> ThreadSnapshot& {
+    return literal.thread(rank, tid, "pjrt", stack + pool);
+  };
+  in_pool(998, {libc("pthread_cond_wait")}).syscall = call("futex", -1, "");
+  in_pool(999, {libc("read"), py("read_shard", "/home/u/inside.py", 45), py("_callback", kPackages + "jax/c.py", 226)})
+      .syscall = call("read", 9, "/data/shard-0003.bin");
+  CHECK(only_rank_2(literal) == "file-io");
+  CHECK(verdict_of(literal).summary.find("read_shard at inside.py:45") != std::string::npos);
+  SECTION("a library's function is its own work") {
+    const Frame own = py("read_shard", kPackages + "jax/inside.py", 45);
+    rank.threads.back().frames[1] = literal.job.frames.intern(own);
+    CHECK(only_rank_2(literal) == "user-code");
+  }
+}
+
 TEST_CASE("the holder of a native lock is shown with the one that waits for it") {
   LiteralJob literal = one_differs(
       Stack{libc("pthread_mutex_lock"), nat("exchange()", "/home/u/mylib.so"), py("step", "/home/u/train.py", 40)} +
