@@ -58,17 +58,47 @@ std::optional<known::Collective> nccl_operation(std::string_view name) {
 
 // The functions that the warps of a kernel for several collectives are in: the kernel calls
 // ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() and similar functions.
+constexpr std::string_view kDeviceFunction = "ncclDevFunc_";
+
 known::Collective operation_within(const FrameTable& frames, const GpuKernel& kernel) {
-  constexpr std::string_view kFunction = "ncclDevFunc_";
   std::set<known::Collective> found;
   const auto look_at = [&](FrameId id) {
     const std::string name = frames[id].function.value_or("");
-    if (!name.starts_with(kFunction)) return;
-    if (const auto operation = operation_at(std::string_view(name).substr(kFunction.size()))) found.insert(*operation);
+    if (!name.starts_with(kDeviceFunction)) return;
+    if (const auto operation = operation_at(std::string_view(name).substr(kDeviceFunction.size())))
+      found.insert(*operation);
   };
   for (const GpuPlace& place : kernel.places) look_at(place.frame);
   for (const FrameId id : kernel.frames) look_at(id);
   return found.size() == 1 ? *found.begin() : known::Collective::kUnknown;
+}
+
+// What follows the operation in a name: "Sum_f32_RING_LL" of "AllReduce_Sum_f32_RING_LL", in words.
+std::string variant_after_operation(std::string_view rest) {
+  const std::size_t at = rest.find('_');
+  std::string words(at == std::string_view::npos ? std::string_view() : rest.substr(at + 1));
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+// NCCL has few kernels: one serves every reduction and protocol of its collective, data type and algorithm. It has the
+// code of the one in its name itself, and calls ncclDevFunc_...() for each other (src/device/generate.py:
+// best_kernel()). So the functions that the warps are in decide; if one of them has no name, it may be such a function.
+std::optional<std::string> nccl_variant(const GpuKernel& kernel, const FrameTable& frames) {
+  constexpr std::string_view kKernel = "ncclDevKernel_";
+  const std::string name = kernel_name(*kernel.function);
+  if (!name.starts_with(kKernel) || kernel.places.empty()) return std::nullopt;
+  std::set<std::string> called;
+  for (const GpuPlace& place : kernel.places) {
+    if (!frames[place.frame].function) return std::nullopt;
+    const std::string function = kernel_name(*frames[place.frame].function);
+    if (function.starts_with(kDeviceFunction))
+      called.insert(variant_after_operation(std::string_view(function).substr(kDeviceFunction.size())));
+  }
+  if (called.size() > 1) return std::nullopt;
+  const std::string variant =
+      called.empty() ? variant_after_operation(std::string_view(name).substr(kKernel.size())) : *called.begin();
+  return variant.empty() ? std::nullopt : std::optional(variant);
 }
 
 std::string extent(const GpuDim& dim) {
@@ -129,8 +159,10 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
     state.collectives.clear();
   } else if (!state.collectives.empty()) {
     state.activity = GpuActivity::kCollective;
-    if (kernels_of_collectives == 1 && state.named() && !state.only_messages())
+    if (kernels_of_collectives == 1 && state.named() && !state.only_messages()) {
       state.launch = describe_launch(*state.kernel);
+      state.variant = nccl_variant(*state.kernel, frames);
+    }
   } else if (nameless) {
     state.activity = GpuActivity::kUnknown;  // it may be a collective's
   } else if (other) {
@@ -173,9 +205,14 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
   return in_order;
 }
 
+bool differ_in_variant(const GpuState& a, const GpuState& b) {
+  return a.collectives == b.collectives && a.variant && b.variant && *a.variant != *b.variant;
+}
+
 bool may_be_same_collective(const GpuState& a, const GpuState& b) {
   if (!a.named() || !b.named()) return true;
   if (a.collectives == b.collectives && a.launch && b.launch && *a.launch != *b.launch) return false;
+  if (differ_in_variant(a, b)) return false;
   std::vector<known::Collective> both;
   std::set_intersection(a.collectives.begin(), a.collectives.end(), b.collectives.begin(), b.collectives.end(),
                         std::back_inserter(both));

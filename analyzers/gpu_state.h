@@ -39,6 +39,9 @@ struct GpuState {
   const GpuException* exception = nullptr;
   // The grid of the collective's kernel ("1 block of 128"), if there is exactly one, and it is not of messages.
   std::optional<std::string> launch;
+  // With `launch`, of NCCL's kernels: reduction, data type, algorithm and protocol ("MinMax f32 RING SIMPLE"), as far
+  // as the names have them.
+  std::optional<std::string> variant;
 
   bool in_collective() const { return activity == GpuActivity::kCollective; }
   // It is known which collective it is.
@@ -61,9 +64,12 @@ struct GpuCluster {
 // Clusters of the ranks whose GPUs were examined: exceptions first, ranks in collectives last.
 std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job);
 
-// Whether two ranks may be in one collective: they have a kernel of the same collective, launched with the same grid,
-// or it is not known which collective it is. NCCL chooses the grid by the size, the data type and the communicator,
-// with the same result on all ranks; only for messages do the ranks differ.
+// Whether two ranks have kernels of the same collective, but of different variants.
+bool differ_in_variant(const GpuState& a, const GpuState& b);
+
+// Whether two ranks may be in one collective: they have a kernel of the same collective and variant, launched with the
+// same grid, or it is not known which collective it is. NCCL chooses the grid, the algorithm and the protocol by the
+// size, the data type and the communicator, with the same result on all ranks; only for messages do the ranks differ.
 bool may_be_same_collective(const GpuState& a, const GpuState& b);
 
 // Whether all warps of a kernel were seen at one place: it computes nothing, but polls.

@@ -83,6 +83,7 @@ class GpuRefinement {
       if (!s.unrelated && s.readable) compared_.push_back(i);
     }
     forget_other_moments();
+    forget_missing_kernels();
     assume_kernels();
     std::copy_if(compared_.begin(), compared_.end(), std::back_inserter(polling_),
                  [&](std::size_t i) { return states_[i].gpu.in_collective(); });
@@ -138,6 +139,18 @@ class GpuRefinement {
     for (const std::size_t i : passing) states_[i].gpu = GpuState();
   }
 
+  // Nothing is seen on a GPU whose rank waits for it, and has launched a collective that cannot have ended. A device
+  // that processes share shows the kernels of the process whose time slice it is.
+  void forget_missing_kernels() {
+    const LaunchCounts launched(job_);
+    for (const std::size_t i : compared_) {
+      RankState& s = states_[i];
+      if (s.gpu.activity == GpuActivity::kIdle && s.gpu_wait_may_be_collective &&
+          launched.has_one_that_cannot_end(s.rank))
+        s.gpu = GpuState();
+    }
+  }
+
   // A rank whose GPUs did not answer waits for the collective in which the GPUs of those are that wait at its very
   // place, and have launched as much. Another kernel than a collective's, or none, is of the rank that was asked alone.
   void assume_kernels() {
@@ -164,6 +177,7 @@ class GpuRefinement {
         if (!common) common = gpu;
         agree &= gpu.in_collective() && gpu.collectives == common->collectives;
         if (gpu.launch != common->launch) common->launch.reset();  // in groups of their own
+        if (gpu.variant != common->variant) common->variant.reset();
       }
       if (!common || !agree) continue;
       states_[i].gpu = *common;
@@ -224,13 +238,22 @@ class GpuRefinement {
     if (differ && std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
           return states_[i].gpu.launch && states_[i].gpu.collectives == first.gpu.collectives;
         }))
-      for (const std::size_t i : polling_) states_[i].launched_otherwise = *states_[i].gpu.launch;
+      name_launches(std::any_of(polling_.begin(), polling_.end(),
+                                [&](std::size_t i) { return differ_in_variant(first.gpu, states_[i].gpu); }));
     for (const std::size_t i : polling_) {
       RankState& s = states_[i];
       if (differ && !cpus_name_them && (s.launched_otherwise.empty() || !cpu_names_kernel(s))) wait_in_kernel(job_, s);
       else s.known_from_gpu = differ || s.gpu_wait_may_be_collective;
     }
     if (differ) name_the_only_peer();
+  }
+
+  void name_launches(bool with_variants) {
+    for (const std::size_t i : polling_) {
+      const GpuState& gpu = states_[i].gpu;
+      states_[i].launched_otherwise =
+          with_variants && gpu.variant ? fmt::format("{}, {}", *gpu.variant, *gpu.launch) : *gpu.launch;
+    }
   }
 
   // If there are two ranks, the peer is the other one.
@@ -308,8 +331,8 @@ std::string describe_gpu_wait(const RankState& s) {
 }
 
 std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& rank) {
-  // The driver's mean is over its last samples, some of which may be from before the kernel. No kernel that polls draws
-  // as much as kFarAbovePolling (an H100 of 700 W: 120 to 250 W).
+  // The driver's mean utilization is over its last samples, some of which may be from before the kernel. No kernel that
+  // polls draws as much as kFarAbovePolling (an H100 of 700 W: 120 to 250 W).
   constexpr double kShareOfLimit = 0.35, kFarAbovePolling = 0.6, kMainlyBusyPercent = 50;
   std::optional<bool> computes;
   for (const GpuSnapshot& gpu : rank.gpus) {
@@ -319,10 +342,10 @@ std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& ran
       return std::any_of(job.ranks.begin(), job.ranks.end(),
                          [&](const RankSnapshot& one) { return one.pid == other && same_pids(one, rank); });
     });
-    if (!all_of_job || !health.power_w || !health.power_limit_w || !health.utilization_mean) return std::nullopt;
-    computes =
-        computes.value_or(false) || *health.power_w >= kFarAbovePolling * *health.power_limit_w ||
-        (*health.utilization_mean >= kMainlyBusyPercent && *health.power_w >= kShareOfLimit * *health.power_limit_w);
+    const std::optional<double> power = health.power_mean_w ? health.power_mean_w : health.power_w;
+    if (!all_of_job || !power || !health.power_limit_w || !health.utilization_mean) return std::nullopt;
+    computes = computes.value_or(false) || *power >= kFarAbovePolling * *health.power_limit_w ||
+               (*health.utilization_mean >= kMainlyBusyPercent && *power >= kShareOfLimit * *health.power_limit_w);
   }
   return computes;
 }

@@ -10,6 +10,7 @@
 #include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/sides.h"
+#include "base/text.h"
 #include "model/process_key.h"
 
 namespace rankstacks::analyzers {
@@ -383,6 +384,14 @@ LaunchCounts::LaunchCounts(const JobSnapshot& job) : of_rank_(job.ranks.size()) 
       if (const auto found = ranks.find(process_key(*member.process)); found != ranks.end())
         of_rank_[found->second].emplace_back(c, &member.launched);
     }
+  // A broadcast ends for its source before the others have launched theirs, and a reduction for all but its root.
+  for (const auto& launched_by_rank : of_rank_)
+    for (const auto& [communicator, launched] : launched_by_rank)
+      for (const auto& [operation, count] : *launched)
+        if (is_one_of(operation, {"AllReduce", "AllGather", "ReduceScatter"})) {
+          const auto [least, first] = least_.try_emplace({communicator, operation}, count);
+          least->second = std::min(least->second, count);
+        }
 }
 
 bool LaunchCounts::are_equal(std::size_t a, std::size_t b) const {
@@ -399,6 +408,16 @@ bool LaunchCounts::share_some(std::size_t a, std::size_t b) const {
   return std::any_of(of_rank_[a].begin(), of_rank_[a].end(), [&](const auto& one) {
     return std::any_of(of_rank_[b].begin(), of_rank_[b].end(),
                        [&](const auto& other) { return other.first == one.first; });
+  });
+}
+
+bool LaunchCounts::has_one_that_cannot_end(std::size_t a) const {
+  return std::any_of(of_rank_[a].begin(), of_rank_[a].end(), [&](const auto& one) {
+    const auto& [communicator, launched] = one;
+    return std::any_of(launched->begin(), launched->end(), [&, communicator = communicator](const auto& counted) {
+      const auto least = least_.find({communicator, counted.first});
+      return least != least_.end() && counted.second > least->second;
+    });
   });
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,10 +52,14 @@ class LaunchCounts {
   bool are_equal(std::size_t a, std::size_t b) const;
   // Whether they share a communicator whose launches were counted.
   bool share_some(std::size_t a, std::size_t b) const;
+  // Whether a rank has launched a collective that cannot end, since another member of the communicator, whose part in
+  // it is needed, has launched fewer of them.
+  bool has_one_that_cannot_end(std::size_t a) const;
 
  private:
   using Launched = std::vector<std::pair<std::string, std::int64_t>>;
   std::vector<std::vector<std::pair<std::size_t, const Launched*>>> of_rank_;  // by communicator, ascending
+  std::map<std::pair<std::size_t, std::string>, std::int64_t> least_;  // by communicator and collective of all members
 };
 
 // Whether the counts of this process increased between the two answers.

@@ -82,7 +82,8 @@ struct RankState {
   bool gpu_assumed = false;
   bool known_from_gpu = false;  // its GPUs' kernels show whether it waits for other ranks (gpu_waits.h)
   bool named_by_gpu = false;    // and in which operation: doing.operation is the kernel's
-  // Its collective's kernel has another grid than that of another rank: "1 block of 128". Else empty.
+  // Its collective's kernel has another grid or variant than that of another rank: "1 block of 128",
+  // "Sum f32 RING SIMPLE, 1 block of 128". Else empty.
   std::string launched_otherwise;
   bool known_from_utilization = false;  // its GPU is at rest, which is its only difference from the others
   bool known_from_power = false;        // its GPU computes, which is its only difference from the others

@@ -184,6 +184,43 @@ TEST_CASE("the same collective, launched with another grid, is another call") {
   }
 }
 
+TEST_CASE("the same collective of another data type, reduction or protocol is another call") {
+  const std::string of_bfloat = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+  SECTION("the data type and the algorithm are in the kernel's name") {
+    const Verdict v = verdict_of(waiting_alike({kAllReduce, kAllReduce, of_bfloat, kAllReduce}));
+    CHECK(said(v) == "culprit 2:collective-mismatch");
+    CHECK(v.summary.find("AllReduce (Sum bf16 RING LL, 13 blocks of 512) on the GPU") != std::string::npos);
+    CHECK(v.summary.find("AllReduce (Sum f32 RING LL, 13 blocks of 512) on the GPU") != std::string::npos);
+  }
+  LiteralJob literal = waiting_alike({"", "", "", ""});
+  const auto within = [&](std::size_t r, const std::string& function) {
+    GpuKernel& kernel = runs(literal, literal.job.ranks[r], kAllReduce);
+    const FrameId frame = gpu_frame(literal, function, 0x7f0000008000 + 0x1000 * function.size(), 0x100);
+    kernel.places = {{kernel.frames.front(), 1}, {frame, kernel.warps - 1}};
+  };
+  SECTION("the rest is in that of the function which the kernel calls") {
+    for (std::size_t r = 0; r < 4; ++r)
+      within(r, r == 2 ? "ncclDevFunc_AllReduce_MinMax_f32_RING_LL()" : "ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE()");
+    const Verdict v = verdict_of(literal);
+    CHECK(said(v) == "culprit 2:collective-mismatch");
+    CHECK(v.summary.find("AllReduce (MinMax f32 RING LL, 13 blocks of 512)") != std::string::npos);
+  }
+  SECTION("a kernel that calls none runs what its name says") {
+    for (const std::size_t r : {0u, 1u, 3u}) within(r, "ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE()");
+    runs(literal, literal.job.ranks[2], kAllReduce);
+    CHECK(said(verdict_of(literal)) == "culprit 2:collective-mismatch");
+  }
+  SECTION("a function without a name may be any") {
+    for (const std::size_t r : {0u, 1u, 3u}) within(r, "ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE()");
+    GpuKernel& kernel = runs(literal, literal.job.ranks[2], kAllReduce);
+    Frame nameless;
+    nameless.kind = FrameKind::kGpu;
+    nameless.address = 0x7f0000001230;
+    kernel.places.push_back({literal.job.frames.intern(nameless), 3});
+    CHECK(said(verdict_of(literal)) == "symmetric");
+  }
+}
+
 TEST_CASE("a CPU that polls while its GPU is in a collective makes no progress") {
   LiteralJob literal;
   const Stack polls = Stack{libc("clock_nanosleep")} + in_main(40),
@@ -224,6 +261,10 @@ TEST_CASE("GPUs that compute are not stuck: by the power that they draw") {
   }
   SECTION("all only poll") {
     for (std::size_t r = 0; r < 4; ++r) set(r, 124);
+    CHECK(said(verdict_of(literal)) == "symmetric");
+  }
+  SECTION("the mean of the last second counts for more than one moment") {
+    for (std::size_t r = 0; r < 4; ++r) literal.job.ranks[r].gpus[0].health->power_mean_w = 124;
     CHECK(said(verdict_of(literal)) == "symmetric");
   }
   SECTION("a process of another job draws it") {

@@ -245,3 +245,27 @@ TEST_CASE("a collective on a GPU that is of another moment than the stacks") {
   // It waits for its GPU: what it has launched may wait there for something else.
   CHECK(job_of(four, four, kOwnPlace).find(on_gpu) != std::string::npos);
 }
+
+TEST_CASE("a GPU on which nothing is seen, although its rank has launched what cannot have ended") {
+  LiteralJob literal = all_synchronize(kOwnPlace);
+  for (std::size_t r = 0; r < 4; ++r) {
+    looked_at(literal.job.ranks[r]);
+    if (r != 1) runs(literal, literal.job.ranks[r], "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL()");
+  }
+  const auto of_all = [&](const Counts& common, const Counts& odd) {
+    communicator(literal, {{0, common}, {1, odd}, {2, common}, {3, common}});
+  };
+  of_all({{"ReduceScatter", 4}}, {{"ReduceScatter", 3}});
+  SECTION("an all-reduce, which needs the others") {
+    of_all({{"AllReduce", 4}}, {{"AllReduce", 5}});
+    CHECK(accused(literal) == Accused{{1, "process-group-order"}});
+  }
+  SECTION("a broadcast may have ended for its source") {
+    of_all({{"Broadcast", 4}}, {{"Broadcast", 5}});
+    CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
+  }
+  SECTION("nothing that the others have not launched") {
+    of_all({{"AllReduce", 4}}, {{"AllReduce", 4}});
+    CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
+  }
+}
