@@ -114,22 +114,48 @@ def jax_host_callback():
         step(batch).block_until_ready()
 
 
+def nccl_library():
+    """NCCL as torch has loaded it, by its own functions: torch's Python calls for communicators of threads fail with
+    CPython 3.12 (PY_SSIZE_T_CLEAN)."""
+    import ctypes
+    library = ctypes.CDLL("libnccl.so.2")
+
+    class UniqueId(ctypes.Structure):
+        _fields_ = [("internal", ctypes.c_char * 128)]
+
+    library.ncclCommInitRank.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, UniqueId, ctypes.c_int]
+    library.ncclAllReduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    return library, UniqueId
+
+
+def must_succeed(result):
+    if result != 0:
+        raise RuntimeError("NCCL: result %d" % result)
+
+
+FLOAT32, SUM = 7, 0  # ncclDataType_t, ncclRedOp_t
+
+
 def in_two_threads(compute_part, before_reduce):
     """One process has two GPUs, with a thread and a communicator of NCCL for each. In each step both compute their part, and
     sum it up over both GPUs. before_reduce(replica, step) is called by each thread before its all-reduce."""
+    import ctypes
     import torch
-    from torch.cuda import nccl
-    identity, both = nccl.unique_id(), threading.Barrier(2)
+    nccl, unique_id = nccl_library()
+    identity, both = unique_id(), threading.Barrier(2)
+    must_succeed(nccl.ncclGetUniqueId(ctypes.byref(identity)))
 
     def train_replica(replica):
         torch.cuda.set_device(replica)
-        communicator = nccl.init_rank(2, identity, replica)
+        communicator = ctypes.c_void_p()
+        must_succeed(nccl.ncclCommInitRank(ctypes.byref(communicator), 2, identity, replica))
         weights = torch.randn(1024, 1024, device="cuda")
         for number in range(FOREVER):
             both.wait()
             part = compute_part(torch, weights)
             before_reduce(replica, number)
-            nccl.all_reduce([part], comms=[communicator])
+            stream = torch.cuda.current_stream().cuda_stream
+            must_succeed(nccl.ncclAllReduce(part.data_ptr(), part.data_ptr(), part.numel(), FLOAT32, SUM, communicator, stream))
             torch.cuda.synchronize()
 
     threads = [threading.Thread(target=train_replica, args=(replica,), name="replica-%d" % replica, daemon=True) for replica in range(2)]
