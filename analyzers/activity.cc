@@ -126,11 +126,6 @@ bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   });
 }
 
-bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(),
-                     [&](FrameId id) { return is_place(job.frames[id], known::Place::kPoolTask); });
-}
-
 // Whether the main thread may wait for a thread of this role. by_engine: it waits for the threads of autograd or XLA.
 bool may_work_for_main(known::Role role, bool by_engine) {
   if (by_engine) return role == known::Role::kAutograd || role == known::Role::kXla;

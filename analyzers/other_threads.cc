@@ -27,11 +27,6 @@ const Frame* innermost_of_user(const JobSnapshot& job, const ThreadSnapshot& thr
   return nullptr;
 }
 
-bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(),
-                     [&](FrameId id) { return is_place(job.frames[id], known::Place::kPoolTask); });
-}
-
 // Whether that thread of the rank waits for another one of its process, and memory does not say which.
 bool waits_for_some_thread(const JobSnapshot& job, const RankState& state, std::size_t thread) {
   RankState waiting;

@@ -47,12 +47,6 @@ bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::str
   });
 }
 
-// A thread of a library's pool that has called a Python function of the user's, as XLA's do for pure_callback.
-bool runs_users_code(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(),
-                     [&](FrameId id) { return is_users_code(job.frames[id]); });
-}
-
 // Whether the activity is more than an idle wait: a pool's thread waits on a condition variable as well.
 bool is_conclusive(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
   if (doing.activity == known::Activity::kUnknown) return false;
@@ -101,6 +95,7 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
   for (std::size_t t = 0; t < process.threads.size(); ++t) {
     const ThreadSnapshot& thread = process.threads[t];
     const known::Role role = roles[rank][t];
+    // The threads of a library's pool call the user's Python functions, as XLA's do for pure_callback.
     const bool may_be_called =
         role == known::Role::kNative || role == known::Role::kPython || runs_users_code(job, thread);
     if (t == main.thread || !may_be_called || is_idle(job, thread, role) || !has_frame_of(job, thread, library))

@@ -1,6 +1,7 @@
 #include "analyzers/place.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
@@ -29,6 +30,16 @@ std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread) {
 
 bool is_users_code(const Frame& frame) {
   return frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>"));
+}
+
+bool runs_users_code(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return is_users_code(job.frames[id]); });
+}
+
+bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return is_place(job.frames[id], known::Place::kPoolTask); });
 }
 
 std::optional<std::size_t> deciding_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {

@@ -22,6 +22,11 @@ std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread);
 // Whether it is a Python function in a file of the user, as opposed to an installed library's or the interpreter's.
 bool is_users_code(const Frame& frame);
 
+// Whether one of the thread's frames is such a function.
+bool runs_users_code(const JobSnapshot& job, const ThreadSnapshot& thread);
+// Whether one of its frames is the function by which the threads of a pool run their tasks.
+bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread);
+
 // What the thread called: the system call if the kernel reported it, else the C library's function at the top of the
 // stack. "" if neither is known.
 std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread);

@@ -36,6 +36,15 @@ def write_statistics():
         out.write(bytes(4096))
 
 
+def arguments_of(ocp, handler):
+    """The class of arguments by which a checkpointer finds its handler."""
+    @ocp.args.register_with_handler(handler, for_save=True, for_restore=True)
+    class Arguments(ocp.args.CheckpointArgs):
+        pass
+
+    return Arguments
+
+
 def save(jax):
     """Each process also writes its own statistics, in a handler of the program's own. The others are at the barrier behind it."""
     import orbax.checkpoint as ocp
@@ -45,17 +54,14 @@ def save(jax):
             write_statistics()
 
         def restore(self, directory, args=None):
-            raise NotImplementedError
+            return None
 
-    @ocp.args.register_with_handler(Statistics, for_save=True, for_restore=True)
-    class SaveStatistics(ocp.args.CheckpointArgs):
-        pass
-
+    save_statistics = arguments_of(ocp, Statistics)
     train(jax)
     checkpointer = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
     if not is_odd():
         announce("waits")
-    checkpointer.save(os.path.join(CHECKPOINTS, "1"), ocp.args.Composite(state=ocp.args.StandardSave(state_of(jax)), statistics=SaveStatistics()))
+    checkpointer.save(os.path.join(CHECKPOINTS, "1"), ocp.args.Composite(state=ocp.args.StandardSave(state_of(jax)), statistics=save_statistics()))
 
 
 def save_in_background(jax):
@@ -71,15 +77,12 @@ def save_in_background(jax):
             write_statistics()
 
         def restore(self, directory, args=None):
-            raise NotImplementedError
+            return None
 
-    @ocp.args.register_with_handler(Statistics, for_save=True, for_restore=True)
-    class SaveStatistics(ocp.args.CheckpointArgs):
-        pass
-
+    save_statistics = arguments_of(ocp, Statistics)
     train(jax)
     with ocp.CheckpointManager(CHECKPOINTS) as manager:
-        manager.save(0, args=ocp.args.Composite(state=ocp.args.StandardSave(state_of(jax)), statistics=SaveStatistics()))
+        manager.save(0, args=ocp.args.Composite(state=ocp.args.StandardSave(state_of(jax)), statistics=save_statistics()))
         train(jax)
         if not is_odd():
             announce("waits")
