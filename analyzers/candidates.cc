@@ -18,9 +18,7 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
   if (rank.source == Source::kDump)
     return "an attach to the job while it runs, which reads more than another tool's dump";
   if (rank.source == Source::kCore) return "an attach to the job while it runs, or the cores of all of its ranks";
-  const bool asked =
-      std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-  if (s.doing.activity == known::Activity::kGpuWait && !asked) return "--gpu";
+  if (s.doing.activity == known::Activity::kGpuWait && !gpus_were_examined(rank)) return "--gpu";
   if (s.unknown() && rank.status != Status::kComplete) return "what is missing of its stacks: see its problems";
   return "more samples (--samples 40)";
 }

@@ -128,6 +128,11 @@ std::optional<known::Collective> collective_of(std::string_view function) {
   return known::operation_of_kernel(name);
 }
 
+bool gpus_were_examined(const RankSnapshot& rank) {
+  return std::any_of(rank.gpus.begin(), rank.gpus.end(),
+                     [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+}
+
 GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
   GpuState state;
   const GpuKernel* nameless = nullptr;
@@ -188,9 +193,7 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
   std::map<std::tuple<int, std::vector<known::Collective>, std::string>, GpuCluster> clusters;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
-    const bool looked_at = std::any_of(rank.gpus.begin(), rank.gpus.end(),
-                                       [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-    if (rank.kind != RankKind::kRank || !looked_at) continue;
+    if (rank.kind != RankKind::kRank || !gpus_were_examined(rank)) continue;
     GpuState state = gpu_state_of(job.frames, rank);
     std::string what;
     if (state.activity == GpuActivity::kKernel) what = *state.kernel->function;

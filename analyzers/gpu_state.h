@@ -50,6 +50,9 @@ struct GpuState {
   bool only_messages() const { return collectives.size() == 1 && collectives.front() == known::Collective::kSendRecv; }
 };
 
+// Whether it was read what runs on a GPU of the rank's.
+bool gpus_were_examined(const RankSnapshot& rank);
+
 // `frames` is the job's table. A kernel that serves several collectives is identified by the function that its warps
 // are in (ncclDevFunc_AllReduce_...).
 GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank);

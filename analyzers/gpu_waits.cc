@@ -77,9 +77,7 @@ class GpuRefinement {
       RankState& s = states[i];
       const RankSnapshot& rank = job.ranks[s.rank];
       s.gpu = gpu_state_of(job.frames, rank);
-      s.gpu_only = rank.threads.empty() && !s.ended &&
-                   std::any_of(rank.gpus.begin(), rank.gpus.end(),
-                               [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+      s.gpu_only = rank.threads.empty() && !s.ended && gpus_were_examined(rank);
       if (!s.unrelated && s.readable) compared_.push_back(i);
     }
     forget_other_moments();
@@ -104,11 +102,6 @@ class GpuRefinement {
   }
 
  private:
-  static bool has_answered(const RankSnapshot& rank) {
-    return std::any_of(rank.gpus.begin(), rank.gpus.end(),
-                       [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-  }
-
   // Both wait for ranks or their GPUs in the same step.
   static bool wait_alike(const RankState& a, const RankState& b) {
     return a.waits() && a.doing.activity == b.doing.activity && a.group == b.group &&
@@ -154,8 +147,9 @@ class GpuRefinement {
   // A rank whose GPUs did not answer waits for the collective in which the GPUs of those are that wait at its very
   // place, and have launched as much. Another kernel than a collective's, or none, is of the rank that was asked alone.
   void assume_kernels() {
-    const auto answered = std::stable_partition(
-        compared_.begin(), compared_.end(), [&](std::size_t i) { return has_answered(job_.ranks[states_[i].rank]); });
+    const auto answered = std::stable_partition(compared_.begin(), compared_.end(), [&](std::size_t i) {
+      return gpus_were_examined(job_.ranks[states_[i].rank]);
+    });
     const std::vector<std::size_t> known(compared_.begin(), answered), silent(answered, compared_.end());
     std::sort(compared_.begin(), compared_.end());
     if (known.empty() || silent.empty()) return;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzers/accusation.h"
 #include "analyzers/analysis.h"
 #include "analyzers/confidence.h"
 #include "analyzers/divergence.h"
@@ -142,6 +143,8 @@ class Judge {
   std::vector<std::size_t> needed_of_ended() const;
   std::vector<Suspect> suspects_of_ended(const std::vector<std::size_t>& ended) const;
   Verdict of_ended(const std::vector<std::size_t>& ended) const;
+  // What runs on the GPUs was read, but not of all suspects: some were in a call of the driver, which kept its lock.
+  bool lacks_gpus_of(const std::vector<Blame>& suspects) const;
   // Those of the missing ranks that some rank waits for.
   MissingRanks needed_of(MissingRanks missing) const;
   // std::nullopt if no rank is absent.

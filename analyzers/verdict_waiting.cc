@@ -324,12 +324,19 @@ Verdict Judge::of_waiting() const {
     suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence)));
   Verdict verdict = culprits(std::move(suspects), deadlock->sides_are_equal ? "" : deadlock->explanation);
   verdict.reference = deadlock->reference;
-  if (deadlock->may_be_a_step && may_sample_longer() && !have_sampled_long()) verdict.doubt = Doubt::kGpuWaits;
+  if (deadlock->may_be_a_step && may_sample_longer() && !have_sampled_long())
+    verdict.doubt = lacks_gpus_of(deadlock->suspects) ? Doubt::kWorks : Doubt::kGpuWaits;
   if (deadlock->sides_are_equal)
     verdict.summary = make(VerdictStatus::kCulprit,
                            deadlock->explanation + ": both cannot be right, and the stacks do not show which is")
                           .summary;
   return verdict;
+}
+
+bool Judge::lacks_gpus_of(const std::vector<Blame>& suspects) const {
+  return std::any_of(job_.ranks.begin(), job_.ranks.end(), gpus_were_examined) &&
+         std::any_of(suspects.begin(), suspects.end(),
+                     [&](const Blame& blame) { return !gpus_were_examined(job_.ranks[states_[blame.state].rank]); });
 }
 
 MissingRanks Judge::needed_of(MissingRanks missing) const {

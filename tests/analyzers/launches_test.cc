@@ -269,3 +269,18 @@ TEST_CASE("a GPU on which nothing is seen, although its rank has launched what c
     CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
   }
 }
+
+TEST_CASE("a rank that has launched less, and whose GPU could not be asked: its step may be long") {
+  LiteralJob literal = all_synchronize(kOwnPlace);
+  for (std::size_t r = 0; r < 4; ++r)
+    for (ThreadSnapshot& thread : literal.job.ranks[r].threads)
+      thread.motion = Motion{.samples = 3, .places = 1, .cpu_ms = 700, .runs = 20, .span_ms = 800};
+  communicator(literal,
+               {{0, {{"AllReduce", 4}}}, {1, {{"AllReduce", 3}}}, {2, {{"AllReduce", 4}}}, {3, {{"AllReduce", 4}}}});
+  CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
+  CHECK(analyze(literal.job).verdict.doubt == Doubt::kGpuWaits);
+  for (const std::size_t r : {0u, 2u, 3u})
+    runs(literal, literal.job.ranks[r], "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)");
+  CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
+  CHECK(analyze(literal.job).verdict.doubt == Doubt::kWorks);
+}
