@@ -56,10 +56,10 @@ std::optional<known::Collective> nccl_operation(std::string_view name) {
   return std::nullopt;
 }
 
-// The functions that the warps of a kernel for several collectives are in: the kernel calls
-// ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() and similar functions.
+// A kernel calls ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() and similar functions.
 constexpr std::string_view kDeviceFunction = "ncclDevFunc_";
 
+// What the functions are of that the warps of a kernel for several collectives are in.
 known::Collective operation_within(const FrameTable& frames, const GpuKernel& kernel) {
   std::set<known::Collective> found;
   const auto look_at = [&](FrameId id) {
