@@ -24,6 +24,7 @@
 #include "capture/preparer.h"
 #include "capture/rank_versions.h"
 #include "capture/read_processes.h"
+#include "capture/sample_times.h"
 #include "target/glances.h"
 #include "target/limited_target.h"
 #include "target/live_target.h"
@@ -354,12 +355,8 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   forget_copies(live);
   find_database_holders(live.ranks);
   if (request.samples > 1) {
-    // On a machine so busy that a sample takes long, the next one is taken later, so that the times between them, in
-    // which a thread can be seen to run, add up to nearly what was asked for.
-    const Deadline::Clock::duration covered = request.interval * (request.samples - 1) * 9 / 10;
-    for (int n = 1; n < request.samples; ++n)
-      later.take(std::max(first_sample + n * request.interval,
-                          std::chrono::steady_clock::now() + (covered - later.between) / (request.samples - n)));
+    const SampleTimes times{first_sample, request.samples, request.interval};
+    for (int n = 1; n < request.samples; ++n) later.take(times.of(n, std::chrono::steady_clock::now(), later.between));
     later.add_glances();
     nccl.ask_again();
   }
