@@ -345,6 +345,27 @@ def ninth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("ninth-", "ninth-cores-"))
 
 
+def tenth(case, *reasons, odd=1, program="tenth.py", **options):
+    return GpuCase("tenth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def tenth_data(case, *reasons, **options):
+    return tenth(case, *reasons, program="tenth_data.py", **options)
+
+
+def tenth_group(case, *reasons, **options):
+    return tenth(case, *reasons, program="tenth_groups.py", **options)
+
+
+def tenth_well(case, **options):
+    return GpuCase("tenth-well-" + case, "tenth_well.py", (case,), Truth("healthy"), **options)
+
+
+def tenth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("tenth-", "tenth-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -909,6 +930,48 @@ HELD_OUT = [
     # The first rank answers the collectives of the second one, which has more batches.
     ninth_well("uneven-epochs"),
 
+    # The tenth batch.
+    tenth("lost-datagram", "network-io"),
+    # It receives, a byte at a time.
+    tenth("trickle-download", "network-io", odd=0, launch="torchrun"),
+    # It sends to a Unix socket that is full.
+    tenth("full-journal", "network-io"),
+    # It waits for a condition, in its own process, as another thread does that was woken in its place.
+    tenth("notify-one", "python-lock"),
+    # It computes in a library that has released the interpreter's lock.
+    tenth("key-derivation", "user-code"),
+    # It joins a process, which waits for its thread.
+    tenth_data("undead-process", "subprocess"),
+    # The sampler of its loader moves, in a loop that it does not leave.
+    tenth_data("balanced-batches", "data-loading", "user-code"),
+    # It waits for a process of its own, which prepares the batches.
+    tenth_data("shared-tensor", "data-loading", "subprocess"),
+    # It waits for a server, within the collector.
+    tenth("collector-callback", "network-io", "garbage-collection"),
+    # It has raised, and waits for a thread that waits for a server.
+    tenth("raises-in-pool", "exception", "network-io", "python-lock"),
+    tenth("wrapped-angle", "gpu-wait"),
+
+    # It waits for a server, while it plans a checkpoint.
+    tenth_group("planner-lease", "checkpoint-io", "network-io"),
+    # It waits in the backward pass for a future that a thread of its own would set, which waits for its queue.
+    tenth_group("hook-future", "native-lock", "python-lock"),
+    # It gathers by NCCL, and the two others over gloo, where they wait for it.
+    tenth_group("critic-alone", "collective-mismatch", "process-group-order", odd=2, ranks=3),
+    # The same group, a receive from a rank that scatters; the others wait for it there or in the next step.
+    tenth_group("scatter-or-receive", "unmatched-p2p", "collective-mismatch", odd=2, ranks=3),
+    # It waits in the store for ranks that wait for it in a collective.
+    tenth_group("host-group", "store-wait", "collective-mismatch", "process-group-order", odd=2, ranks=3),
+
+    # The second rank is in the driver, and the first one waits for it in its step.
+    tenth_well("pins-anew"),
+    # Workers end all the time, as they should.
+    tenth_well("workers-anew"),
+    # The second rank raises and catches in each step.
+    tenth_well("halved-batch"),
+    # The second rank waits for its own GPU for a second, and the first one for it.
+    tenth_well("preconditioner"),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -934,4 +997,5 @@ HELD_OUT += [seventh_core(case) for case in HELD_OUT
 HELD_OUT += [eighth_core(case) for case in HELD_OUT
              if case.name in ("eighth-stop-server", "eighth-none-gradient", "eighth-compressed-save")]
 HELD_OUT += [ninth_core(case) for case in HELD_OUT if case.name in ("ninth-callback-lock", "ninth-actor-and-critic")]
+HELD_OUT += [tenth_core(case) for case in HELD_OUT if case.name in ("tenth-notify-one", "tenth-balanced-batches")]
 CASES += HELD_OUT
