@@ -2,8 +2,10 @@
 
 #include <poll.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -32,10 +34,11 @@ std::string own_name() {
   return name;
 }
 
-// Ends the agent if nobody reads.
+// Lines as answer_line() makes them; a pipe takes each as a whole. Ends the agent if nobody reads.
 void print(std::string_view text) {
+  static_assert(kLineBytes <= PIPE_BUF);
   while (!text.empty()) {
-    const ssize_t n = write(STDOUT_FILENO, text.data(), text.size());
+    const ssize_t n = write(STDOUT_FILENO, text.data(), std::min(text.size(), kLineBytes));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) {
       pollfd room{STDOUT_FILENO, POLLOUT, 0};
@@ -87,14 +90,15 @@ bool collect(Child& child, NodeReply& reply, const Deadline& deadline, bool& unr
   const std::string name = own_name();
   const std::string prefix = answer_prefix(nonce, name);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  print(fmt::format("{}hello {}\n", prefix, std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
+  print(answer_line(prefix,
+                    fmt::format("hello {}", std::chrono::duration_cast<std::chrono::milliseconds>(now).count())));
   words.insert(words.begin(), "/proc/self/exe");
   NodeReply reply;
   bool unread = false, whole = false;
   {
     auto child = Child::start(words, false);
     if (!child) {
-      print(fmt::format("{}fault cannot-run {}\n", prefix, child.error().message()));
+      print(answer_line(prefix, "fault cannot-run " + child.error().message()));
       _exit(0);
     }
     whole = collect(*child, reply, deadline, unread);
@@ -104,11 +108,11 @@ bool collect(Child& child, NodeReply& reply, const Deadline& deadline, bool& unr
   }
   if (unread) _exit(1);
   if (!whole) {
-    print(fmt::format("{}fault timeout the tool has not ended within {} s\n", prefix, limit.count()));
+    print(answer_line(prefix, fmt::format("fault timeout the tool has not ended within {} s", limit.count())));
     _exit(0);
   }
   const auto lines = answer_lines(reply, nonce, name);
-  print(lines ? *lines : fmt::format("{}fault cannot-run {}\n", prefix, lines.error().message()));
+  print(lines ? *lines : answer_line(prefix, "fault cannot-run " + lines.error().message()));
   _exit(0);
 }
 

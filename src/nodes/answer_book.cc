@@ -140,11 +140,15 @@ void AnswerBook::take_refusal(const std::vector<std::size_t>& asked, std::string
 
 void AnswerBook::take_line(const std::vector<std::size_t>& asked, system_clock::time_point started, bool is_error,
                            std::string_view text) {
-  if (auto line = parse_answer_line(text, nonce_)) {
+  bool is_answer = false;
+  for (const std::string_view part : split_joined_lines(text)) {
+    auto line = parse_answer_line(part, nonce_);
+    if (!line) continue;
+    is_answer = true;
     const std::size_t page = page_for(asked, *line);
     if (page != kNone) take_answer(pages_[page], std::move(*line), started);
-    return;
   }
+  if (is_answer) return;
   // A line of this run that is damaged is no message. What a node prints when somebody logs in is one on stdout only.
   if (is_error && !contains(text, kAnswerWord) && !trimmed(text).empty()) take_refusal(asked, text);
 }

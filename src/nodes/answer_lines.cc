@@ -129,8 +129,27 @@ std::string answer_prefix(std::string_view nonce, std::string_view node) {
   return fmt::format("{} {} {} {} ", kAnswerWord, kAnswerVersion, nonce, node);
 }
 
+std::string answer_line(std::string_view prefix, std::string_view text) {
+  std::string line = fmt::format("{:{}}{}{}", "", kMinSpaces, prefix, text);
+  line.resize(((line.size() + kMinSpaces) / kLineBytes + 1) * kLineBytes, ' ');
+  line.back() = '\n';
+  return line;
+}
+
+std::vector<std::string_view> split_joined_lines(std::string_view line) {
+  std::vector<std::string_view> parts;
+  for (std::size_t at = line.find(kAnswerWord); at != std::string_view::npos;) {
+    at = line.find(kAnswerWord, at + kAnswerWord.size());
+    parts.push_back(line.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    line.remove_prefix(at);
+    at = 0;
+  }
+  return {line};
+}
+
 std::optional<AnswerLine> parse_answer_line(std::string_view text, std::string_view nonce) {
-  while (text.ends_with('\r') || text.ends_with('\n')) text.remove_suffix(1);
+  while (text.ends_with('\r') || text.ends_with('\n') || text.ends_with(' ')) text.remove_suffix(1);
   if (text.size() > kMaxAnswerLine) return std::nullopt;
   const std::size_t at = text.find(kAnswerWord);
   if (at == std::string_view::npos) return std::nullopt;
@@ -157,12 +176,15 @@ Result<std::string> answer_lines(const NodeReply& reply, std::string_view nonce,
   const auto packed = report::pack(text, report::Packing::kZstd, "answer");
   if (!packed) return fail(packed.error());
   const std::string prefix = answer_prefix(nonce, node);
+  constexpr std::size_t kRest = std::string_view("data  \n").size() + 8 + 2 * kMinSpaces;  // with the number of the line
+  const std::size_t room = kLineBytes - std::min(kLineBytes, prefix.size() + kRest);
+  const std::size_t bytes_in_line = std::max(kMinBytesInLine, room / 4 * 3);
   std::string lines;
   std::size_t number = 0;
-  for (std::size_t at = 0; at < packed->size(); at += kBytesInLine)
-    lines +=
-        fmt::format("{}data {} {}\n", prefix, number++, base64(std::string_view(*packed).substr(at, kBytesInLine)));
-  return lines + fmt::format("{}end {} {} {}\n", prefix, number, packed->size(), hex_sha256(*packed));
+  for (std::size_t at = 0; at < packed->size(); at += bytes_in_line)
+    lines += answer_line(
+        prefix, fmt::format("data {} {}", number++, base64(std::string_view(*packed).substr(at, bytes_in_line))));
+  return lines + answer_line(prefix, fmt::format("end {} {} {}", number, packed->size(), hex_sha256(*packed)));
 }
 
 bool Answer::add(AnswerLine line) {
@@ -173,7 +195,7 @@ bool Answer::add(AnswerLine line) {
     return same;
   }
   if (line.kind != AnswerKind::kData) return true;
-  if (line.number > kMaxPackedAnswer / kBytesInLine || bytes_ + line.bytes.size() > kMaxPackedAnswer) {
+  if (line.number > kMaxPackedAnswer / kMinBytesInLine || bytes_ + line.bytes.size() > kMaxPackedAnswer) {
     too_large_ = true;
     return true;
   }

@@ -26,8 +26,12 @@ namespace rankstacks::nodes {
 
 inline constexpr std::string_view kAnswerWord = "rankstacks-answer";
 inline constexpr int kAnswerVersion = 1;
-// mpirun passes pieces of 4,096 bytes on, pdsh has a buffer of 8,192: a short line is seldom cut in two.
-inline constexpr std::size_t kBytesInLine = 384;
+// mpirun passes on what it reads of a node's pipe, with pieces of other nodes in between: up to 4,095 bytes at a time
+// (seen of Open MPI 4.1). So that these are whole lines, each takes a multiple of this, its newline included, and is
+// written at once. Its first and last bytes are spaces: where pieces are a bit longer, the cuts are among these.
+inline constexpr std::size_t kLineBytes = 819;
+inline constexpr std::size_t kMinSpaces = 32;  // at each end
+inline constexpr std::size_t kMinBytesInLine = 192;  // of the answer, next to a name of any length
 inline constexpr std::size_t kMaxAnswerLine = 4096;
 // Packed; the report of 64 ranks with 500 threads each takes about 2 MB.
 inline constexpr std::size_t kMaxPackedAnswer = std::size_t{256} << 20;
@@ -46,8 +50,14 @@ struct AnswerLine {
   std::string sha256;         // kEnd: of all bytes, in hex
 };
 
+// The line in parts that each begin with kAnswerWord, but for the first: more than one if a cut was among spaces.
+std::vector<std::string_view> split_joined_lines(std::string_view line);
+
 // std::nullopt: the line is none, or is damaged, or of another run. `nonce`: that of this run.
 std::optional<AnswerLine> parse_answer_line(std::string_view line, std::string_view nonce);
+
+// `text` behind `prefix`, with spaces around it, and its newline.
+std::string answer_line(std::string_view prefix, std::string_view text);
 
 // What the tool on a node has printed.
 struct NodeReply {

@@ -43,11 +43,12 @@ std::string noise(std::size_t size) {
 }
 
 TEST_CASE("an answer that engines prefix, reorder and repeat") {
-  const NodeReply reply{1, "rankstacks: rank 3: ...\n", noise(20000)};
+  const NodeReply reply{1, "rankstacks: rank 3: ...\n", noise(40000)};
   std::vector<std::string> lines = lines_of(reply);
   CHECK(lines.size() > 40);
   for (std::string& line : lines) {
-    CHECK(line.size() < 700);
+    CHECK(line.size() == kLineBytes - 1);
+    CHECK(line.ends_with(std::string(kMinSpaces, ' ')));
     line = "node-1: " + line + "\r";
   }
   std::shuffle(lines.begin(), lines.end(), std::mt19937(1));
@@ -58,6 +59,38 @@ TEST_CASE("an answer that engines prefix, reorder and repeat") {
   CHECK(read_back->exit_status == 1);
   CHECK(read_back->said == reply.said);
   CHECK(read_back->report == reply.report);
+}
+
+// What mpirun prints of two nodes that write at the same time.
+std::string in_pieces(std::string_view a, std::string_view b, std::size_t size) {
+  std::string text;
+  for (std::size_t at = 0; at < std::max(a.size(), b.size()); at += size)
+    for (const std::string_view of : {a, b})
+      if (at < of.size()) text += of.substr(at, size);
+  return text;
+}
+
+TEST_CASE("answers of two nodes, in pieces of which each is of one node") {
+  const NodeReply replies[] = {{0, "", noise(30000)}, {1, "said", noise(9000)}};
+  const std::string names[] = {"node-1", std::string(255, 'n')};
+  std::string texts[2];
+  for (const int n : {0, 1}) {
+    const std::string prefix = answer_prefix(kNonce, names[n]);
+    const auto lines = answer_lines(replies[n], kNonce, names[n]);
+    REQUIRE(lines);
+    texts[n] = answer_line(prefix, "hello 1700000000000") + *lines;
+  }
+  const std::size_t size = GENERATE(4095, 4096, 4094 + kLineBytes);
+  Answer answers[2];
+  std::istringstream stream(in_pieces(texts[0], texts[1], size));
+  for (std::string line; std::getline(stream, line);)
+    for (const std::string_view part : split_joined_lines(line))
+      if (auto parsed = parse_answer_line(part, kNonce)) answers[parsed->node == names[1] ? 1 : 0].add(std::move(*parsed));
+  for (const int n : {0, 1}) {
+    const auto reply = answers[n].take(names[n]);
+    REQUIRE(reply);
+    CHECK(reply->report == replies[n].report);
+  }
 }
 
 TEST_CASE("an empty answer, and short ones of each length") {
@@ -80,7 +113,7 @@ TEST_CASE("damaged answers") {
   CHECK(error_of(lines) ==
         fmt::format("node-1: an answer of {} lines, of which {} have come", whole.size() - 1, whole.size() - 2));
   lines = whole;
-  char& digit = lines[2][lines[2].size() - 20];
+  char& digit = lines[2][lines[2].find("data 2 ") + 20];
   digit = digit == 'A' ? 'B' : 'A';
   CHECK(error_of(lines) == "node-1: an answer whose bytes have changed on their way");
   lines.push_back(whole[2]);

@@ -30,15 +30,18 @@ def verdict_of(report):
     return verdict["status"], sorted((suspect["rank"], suspect["reason"]) for suspect in verdict["suspects"])
 
 
+def left_on(cluster):
+    """The processes of the tool or of an engine on the nodes."""
+    words = ("--internal-node", "rankstacks", "sshd: root")
+    return ["%s: %s" % (node.name, line) for node in cluster.nodes for line in node.processes().values() if any(word in line for word in words)]
+
+
 def check_nothing_left(cluster):
     """No process of the tool or of an engine is left on a node: those that end are waited for."""
-    def left():
-        words = ("--internal-node", "rankstacks", "sshd: root")
-        return ["%s: %s" % (node.name, line) for node in cluster.nodes for line in node.processes().values() if any(word in line for word in words)]
     try:
-        wait_until(lambda: not left(), "the end of what was started on the nodes", 20)
+        wait_until(lambda: not left_on(cluster), "the end of what was started on the nodes", 20)
     finally:
-        print("left on nodes: %s" % left())
+        print("left on nodes: %s" % left_on(cluster))
     for place in ("/tmp", "/var/tmp", "/dev/shm"):
         found = [name for name in os.listdir(place) if name.startswith("rankstacks.")]
         check(not found, "left in %s: %s" % (place, found))
