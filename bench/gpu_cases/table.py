@@ -984,7 +984,6 @@ HELD_OUT = [
     kind("mpi-buffers", "file-io", launch="mpirun", needs=("mpi4py", "cupy")),
     # A SIGABRT of the driver's, once the GPU has left its core.
     kind("core-illegal-address", "crashed", cores=True, gpu_cores=True),
-    kind("core-device-assert", "crashed", cores=True, gpu_cores=True),
     kind_well("jax-mesh", ranks=1, gpus=2, needs=("jax",)),
     kind_well("two-replicas", ranks=1, gpus=2),
     kind_well("data-parallel", ranks=1, gpus=2),

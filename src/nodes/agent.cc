@@ -90,8 +90,8 @@ bool collect(Child& child, NodeReply& reply, const Deadline& deadline, bool& unr
   const std::string name = own_name();
   const std::string prefix = answer_prefix(nonce, name);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  print(answer_line(prefix,
-                    fmt::format("hello {}", std::chrono::duration_cast<std::chrono::milliseconds>(now).count())));
+  print(
+      answer_line(prefix, fmt::format("hello {}", std::chrono::duration_cast<std::chrono::milliseconds>(now).count())));
   words.insert(words.begin(), "/proc/self/exe");
   NodeReply reply;
   bool unread = false, whole = false;

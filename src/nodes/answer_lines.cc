@@ -176,7 +176,8 @@ Result<std::string> answer_lines(const NodeReply& reply, std::string_view nonce,
   const auto packed = report::pack(text, report::Packing::kZstd, "answer");
   if (!packed) return fail(packed.error());
   const std::string prefix = answer_prefix(nonce, node);
-  constexpr std::size_t kRest = std::string_view("data  \n").size() + 8 + 2 * kMinSpaces;  // with the number of the line
+  constexpr std::size_t kRest =
+      std::string_view("data  \n").size() + 8 + 2 * kMinSpaces;  // with the number of the line
   const std::size_t room = kLineBytes - std::min(kLineBytes, prefix.size() + kRest);
   const std::size_t bytes_in_line = std::max(kMinBytesInLine, room / 4 * 3);
   std::string lines;

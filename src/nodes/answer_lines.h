@@ -30,7 +30,7 @@ inline constexpr int kAnswerVersion = 1;
 // (seen of Open MPI 4.1). So that these are whole lines, each takes a multiple of this, its newline included, and is
 // written at once. Its first and last bytes are spaces: where pieces are a bit longer, the cuts are among these.
 inline constexpr std::size_t kLineBytes = 819;
-inline constexpr std::size_t kMinSpaces = 32;  // at each end
+inline constexpr std::size_t kMinSpaces = 32;        // at each end
 inline constexpr std::size_t kMinBytesInLine = 192;  // of the answer, next to a name of any length
 inline constexpr std::size_t kMaxAnswerLine = 4096;
 // Packed; the report of 64 ranks with 500 threads each takes about 2 MB.

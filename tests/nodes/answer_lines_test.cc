@@ -85,7 +85,8 @@ TEST_CASE("answers of two nodes, in pieces of which each is of one node") {
   std::istringstream stream(in_pieces(texts[0], texts[1], size));
   for (std::string line; std::getline(stream, line);)
     for (const std::string_view part : split_joined_lines(line))
-      if (auto parsed = parse_answer_line(part, kNonce)) answers[parsed->node == names[1] ? 1 : 0].add(std::move(*parsed));
+      if (auto parsed = parse_answer_line(part, kNonce))
+        answers[parsed->node == names[1] ? 1 : 0].add(std::move(*parsed));
   for (const int n : {0, 1}) {
     const auto reply = answers[n].take(names[n]);
     REQUIRE(reply);
