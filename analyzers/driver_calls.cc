@@ -6,9 +6,19 @@
 #include "known/gpu_drivers.h"
 
 namespace rankstacks::analyzers {
+namespace {
+
+bool waits_for_gpu(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+    const Frame& frame = job.frames[id];
+    return frame.kind == FrameKind::kNative && frame.function && known::waits_for_gpu_alone(*frame.function);
+  });
+}
+
+}  // namespace
 
 bool is_in_driver_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  if (thread.state != 'D') return false;
+  if (thread.state != 'D' || waits_for_gpu(job, thread)) return false;
   if (std::any_of(thread.kernel_stack.begin(), thread.kernel_stack.end(),
                   [](const std::string& line) { return known::is_in_gpu_driver(line); }))
     return true;

@@ -219,9 +219,12 @@ std::optional<Deadlock> unmatched_messages(const WaitingJob& waiting) {
   };
   const bool one_way = all(&Operation::receives, &Operation::sends) || all(&Operation::sends, &Operation::receives);
   if (!messages.guessed.empty() &&
-      (messages.ranks * 2 < waiting.ranks || (messages.ranks * 2 == waiting.ranks && one_way)))
-    return with_reference(waiting.accuse(messages.guessed, Reason::kUnmatchedP2p, kPartnersGuessed),
-                          kInferredFromStacks);
+      (messages.ranks * 2 < waiting.ranks || (messages.ranks * 2 == waiting.ranks && one_way))) {
+    Deadlock found = waiting.accuse(messages.guessed, Reason::kUnmatchedP2p, kPartnersGuessed);
+    // The others may compute, before they send what is received here.
+    found.may_be_a_step = waiting.waits_for_gpu();
+    return with_reference(std::move(found), kInferredFromStacks);
+  }
   return undecided("some of them in sends or receives: who waits for whom is not in these frames");
 }
 

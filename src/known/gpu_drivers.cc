@@ -15,7 +15,14 @@ constexpr std::array<std::string_view, 3> kFiles = {"/dev/nvidia", "/dev/kfd", "
 constexpr std::array<std::string_view, 5> kModules = {" [nvidia]", " [nvidia_uvm]", " [nvidia_modeset]", " [amdgpu]",
                                                       " [i915]"};
 
+// CUDA's driver API, cuda.h.
+constexpr std::array<std::string_view, 3> kWaits = {"cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize"};
+
 }  // namespace
+
+bool waits_for_gpu_alone(std::string_view function) {
+  return std::any_of(kWaits.begin(), kWaits.end(), [&](std::string_view name) { return function.starts_with(name); });
+}
 
 bool is_gpu_driver_file(std::string_view path) {
   return std::any_of(kFiles.begin(), kFiles.end(), [&](std::string_view file) { return path.starts_with(file); });

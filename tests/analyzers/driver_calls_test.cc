@@ -45,6 +45,18 @@ TEST_CASE("which calls are the driver's") {
     thread.state = 'S';
     CHECK_FALSE(is_in_driver_call(literal.job, thread));
   }
+  SECTION("a call within a wait for the GPU is a part of it") {
+    for (const char* wait : {"cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize"}) {
+      RankSnapshot& rank = nccl_rank(literal, 1, 2, Stack{libc("ioctl"), nat(wait, "/x/libcuda.so.1")} + in_main(17));
+      rank.threads.front().state = 'D';
+      rank.threads.front().syscall = call("ioctl", 31, "/dev/nvidiactl");
+      CHECK_FALSE(is_in_driver_call(literal.job, rank.threads.front()));
+    }
+    ThreadSnapshot& frees = literal.job.ranks[1].threads.front();
+    frees.frames.front() = literal.job.frames.intern(nat("cuMemFree_v2", "/x/libcuda.so.1"));
+    frees.frames[1] = frees.frames.front();
+    CHECK(is_in_driver_call(literal.job, frees));
+  }
   SECTION("of another device") {
     thread.syscall = call("ioctl", 31, "/dev/fuse");
     CHECK_FALSE(is_in_driver_call(literal.job, thread));

@@ -2,6 +2,7 @@
 
 #include "analyzers/analysis.h"
 #include "support/collective_calls.h"
+#include "support/literal_gpu.h"
 
 using namespace rankstacks;
 using namespace rankstacks::analyzers;
@@ -102,6 +103,16 @@ TEST_CASE("messages without a counterpart") {
     literal.rank(3, 4, in_getitem());
     CHECK(accused(literal) == Accused{{3, "data-loading"}});
   }
+}
+
+TEST_CASE("a receive from any rank while the others wait for their GPUs, which may compute") {
+  LiteralJob literal;
+  nccl_rank(literal, 0, 3, in_call("recv", 20));
+  for (const int r : {1, 2}) nccl_rank(literal, r, 3, waits_for_gpu());
+  for (RankSnapshot& rank : literal.job.ranks)
+    for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{.samples = 3, .places = 1, .span_ms = 800};
+  CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}});
+  CHECK(analyze(literal.job).verdict.doubt == Doubt::kGpuWaits);
 }
 
 TEST_CASE("a connection for a message that nobody else sets up") {
