@@ -78,13 +78,18 @@ void read_instruction(std::span<const std::byte> bytes, std::string_view text) {
 // The memory of a thread, with its list of exceptions, their types and their texts.
 void read_exceptions(std::span<const std::byte> bytes) {
   target::decode_exception_storage(bytes, 0x1000);
+  target::decode_exception_key(bytes, 0x1000);
   testing::FakeTarget target;
   constexpr Address kAt = 0x1000;
   target.put(kAt, {bytes.begin(), bytes.end()});
   target.threads_.push_back({});
   target.threads_.front().registers = target::Registers{};
   target.threads_.front().registers->fs_base = kAt;
-  const target::CxxRuntime runtime{{{{}, {}, 0}, {kAt, {}, 16}, {{}, kAt + 8, 0}}, {kAt + 32}, {kAt + 40}, {kAt + 48}};
+  const target::CxxRuntime runtime{{{{}, {}, 0, {}}, {kAt, {}, 16, {}}, {{}, kAt + 8, 0, {}}, {{}, {}, 0, kAt + 8}},
+                                   {kAt + 32},
+                                   {kAt + 40},
+                                   {kAt + 48},
+                                   target::ThreadSpecifics{.offset = 16, .blocks = 4, .values_per_block = 32}};
   for (const auto& held : target::read_held_exceptions(target, runtime)) {
     if (!held) continue;
     fuzz::require(!held->type.empty() && held->type.find('\0') == std::string::npos, "a type has a name");

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "capture/exception_cause.h"
 #include "capture/rank_problems.h"
+#include "known/modules.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -146,13 +147,35 @@ void find_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapsh
   else if (memory.joined != 0) thread.joins = memory.joined;
 }
 
-// Whether libstdc++ is terminating the process; then the exception that the thread holds is the reason.
+bool is_in_library(const Frame& frame, known::ModuleKind kind) {
+  return known::module_kind(std::string_view(frame.module).substr(frame.module.rfind('/') + 1)) == kind;
+}
+
+// Functions of libc++abi that end the process themselves if an exception has no handler. What they call for that,
+// std::__terminate(), has no name in a library without symbols, so that abort() has to show that they do. While they
+// look for a handler, their thread holds an exception in flight, which is not read (LLVM, libcxxabi/src/
+// cxa_exception.cpp, cxa_personality.cpp).
+constexpr std::array<std::string_view, 4> kTerminateThemselves = {"__cxa_throw", "__cxa_rethrow",
+                                                                  "__cxa_call_terminate", "__gxx_personality_v0"};
+
+// Whether the C++ library is terminating the process; then the exception that the thread holds is the reason.
 bool terminates(const FrameTable& table, const std::vector<FrameId>& frames) {
-  return std::any_of(frames.begin(), frames.end(), [&](FrameId id) {
-    const auto& function = table[id].function;
-    return function && (function->starts_with("std::terminate(") ||
-                        function->starts_with("__gnu_cxx::__verbose_terminate_handler("));
-  });
+  bool aborts = false;
+  for (const FrameId id : frames) {
+    const Frame& frame = table[id];
+    if (frame.kind != FrameKind::kNative || !frame.function) continue;
+    const std::string& function = *frame.function;
+    if (function.starts_with("std::terminate(") || function.starts_with("std::__terminate(") ||
+        function.starts_with("__gnu_cxx::__verbose_terminate_handler("))
+      return true;
+    if ((function == "abort" || function == "__GI_abort") && is_in_library(frame, known::ModuleKind::kCLibrary))
+      aborts = true;
+    if (aborts &&
+        std::find(kTerminateThemselves.begin(), kTerminateThemselves.end(), function) != kTerminateThemselves.end() &&
+        is_in_library(frame, known::ModuleKind::kCppLibrary))
+      return true;
+  }
+  return false;
 }
 
 // "N3c1016DistBackendErrorE" -> "c10::DistBackendError"

@@ -3,20 +3,28 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <cstring>
 
 namespace rankstacks::target {
 namespace {
 
-constexpr std::size_t kMaxRuntimes = 4;     // copies of libstdc++ in one process
+constexpr std::size_t kMaxRuntimes = 4;     // copies of C++ libraries in one process
 constexpr std::size_t kMaxCode = 64;        // of __cxa_get_globals, which has 31 bytes
 constexpr std::size_t kLongestName = 1024;  // of a type
 constexpr int kMaxBases = 16;               // in a chain of base classes
 constexpr std::uint32_t kMaxDirectBases = 8;
 constexpr std::uint64_t kMaxModules = 1u << 20;  // with thread-local variables
 
-// The marks that users of the unwinder write, one for each language: "GNUCC++\0", and "GNUCC++\1" for what
-// std::rethrow_exception throws.
-constexpr std::uint64_t kCxx = 0x474e5543432b2b00, kCxxDependent = kCxx + 1;
+// The libraries, by the marks that users of the unwinder write: "GNUCC++\0" and "CLNGC++\0"; the last byte is 1 for
+// what std::rethrow_exception throws.
+struct Library {
+  std::uint64_t mark = 0;
+  Address before_type = 0;  // bytes of an exception's header before its type
+  Address primary = 0;      // offset of the thrown object's address in a dependent exception
+  std::uint64_t dependent_mark() const { return mark + 1; }
+};
+constexpr Library kLibstdcxx{.mark = 0x474e5543432b2b00, .before_type = 0, .primary = 0};
+constexpr Library kLibcxx{.mark = 0x434c4e47432b2b00, .before_type = 16, .primary = 8};
 
 struct EhGlobals {
   Address caught = 0;
@@ -24,9 +32,9 @@ struct EhGlobals {
   std::uint32_t padding = 0;
 };
 
-// __cxa_exception, or __cxa_dependent_exception, which has the address of the thrown object in place of the type.
+// __cxa_exception or __cxa_dependent_exception, from the type on.
 struct ExceptionHeader {
-  Address type_or_object = 0;
+  Address type = 0;  // libstdc++'s dependent exceptions have the address of the thrown object there
   Address destructor = 0, unexpected_handler = 0, terminate_handler = 0;
   Address next = 0;
   std::int32_t handler_count = 0, switch_value = 0;
@@ -80,8 +88,30 @@ class Reader {
     std::uint64_t module, offset;
   };
 
-  // Adds the part of a thread's dtv that shows where that copy of libstdc++ has its block.
+  // The value of a key of pthread_getspecific(). `seq` is odd while the key is in use.
+  struct Value {
+    std::uint64_t seq;
+    Address data;
+  };
+  // Where a thread's block with that value has its address; the value's place in the block.
+  struct PlaceOfValue {
+    Address block_slot, offset;
+  };
+  std::optional<PlaceOfValue> place_of_value(Address fs_base, const ExceptionStorage& storage) const {
+    if (!storage.key || !runtime_.specifics) return std::nullopt;
+    const ThreadSpecifics& specifics = *runtime_.specifics;
+    const auto key = target_.read_value<std::uint32_t>(*storage.key);
+    if (!key || *key / specifics.values_per_block >= specifics.blocks) return std::nullopt;
+    return PlaceOfValue{fs_base + specifics.offset + *key / specifics.values_per_block * sizeof(Address),
+                        *key % specifics.values_per_block * sizeof(Value)};
+  }
+
+  // Adds what shows where that copy of the library has the thread's block: a part of its dtv, or of its struct pthread.
   void add_dtv(Address fs_base, const ExceptionStorage& storage, std::vector<Range>& ranges) const {
+    if (const auto place = place_of_value(fs_base, storage); place && place->block_slot < ~Address{0} - kSlot) {
+      ranges.push_back({place->block_slot, place->block_slot + sizeof(Address)});
+      return;
+    }
     if (!storage.module_slot) return;
     const auto pair = target_.read_value<Pair>(*storage.module_slot);
     const auto dtv = target_.read_value<Address>(fs_base + kDtvInHead);
@@ -90,8 +120,15 @@ class Reader {
     ranges.push_back({*dtv + pair->module * kSlot, *dtv + (pair->module + 1) * kSlot});
   }
 
-  // The thread's __cxa_eh_globals in that copy of libstdc++.
+  // The thread's __cxa_eh_globals in that copy of the library.
   std::optional<Address> globals_of(Address fs_base, const ExceptionStorage& storage) const {
+    if (storage.key) {
+      const auto place = place_of_value(fs_base, storage);
+      const auto block = place ? target_.read_value<Address>(place->block_slot) : std::nullopt;
+      if (!block || *block == 0) return std::nullopt;
+      const auto value = target_.read_value<Value>(*block + place->offset);
+      return value && value->seq % 2 == 1 && value->data != 0 ? std::optional(value->data) : std::nullopt;
+    }
     Address base = fs_base;
     if (storage.module_slot) {
       constexpr Address kNotAllocated = ~Address{0};
@@ -115,23 +152,32 @@ class Reader {
   std::optional<HeldException> held_at(Address globals) const {
     const auto eh = target_.read_value<EhGlobals>(globals);
     if (!eh || eh->caught == 0 || eh->uncaught != 0) return std::nullopt;
-    const auto header = target_.read_value<ExceptionHeader>(eh->caught);
+    for (const Library* library : {&kLibstdcxx, &kLibcxx})
+      if (auto held = held_of(*library, eh->caught)) return held;
+    return std::nullopt;
+  }
+
+ private:
+  // The exception whose header is at `caught`, if that library has thrown it.
+  std::optional<HeldException> held_of(const Library& library, Address caught) const {
+    const auto header = target_.read_value<ExceptionHeader>(caught + library.before_type);
     if (!header) return std::nullopt;
-    Address object = eh->caught + sizeof(ExceptionHeader), type = header->type_or_object;
-    if (header->exception_class == kCxxDependent) {
-      object = header->type_or_object;
+    Address object = caught + library.before_type + sizeof(ExceptionHeader), type = header->type;
+    if (header->exception_class == library.dependent_mark()) {
+      const auto thrown = target_.read_value<Address>(caught + library.primary);
+      if (!thrown) return std::nullopt;
+      object = *thrown;
       const auto primary = target_.read_value<ExceptionHeader>(object - sizeof(ExceptionHeader));
-      if (!primary || primary->exception_class != kCxx) return std::nullopt;
-      type = primary->type_or_object;
-    } else if (header->exception_class != kCxx) {
+      if (!primary || primary->exception_class != library.mark) return std::nullopt;
+      type = primary->type;
+    } else if (header->exception_class != library.mark) {
       return std::nullopt;
     }
     auto name = name_of(type);
     if (!name) return std::nullopt;
-    return HeldException{std::move(*name), text_of(object, type, 0)};
+    return HeldException{std::move(*name), text_of(library, object, type, 0)};
   }
 
- private:
   std::optional<std::string> name_of(Address type) const {
     const auto info = target_.read_value<TypeInfo>(type);
     if (!info || !is_class(info->vtable)) return std::nullopt;
@@ -151,7 +197,7 @@ class Reader {
   }
 
   // The text of an object of that type, or of its first base class that has one.
-  std::optional<std::string> text_of(Address object, Address type, int depth) const {
+  std::optional<std::string> text_of(const Library& library, Address object, Address type, int depth) const {
     if (depth == kMaxBases) return std::nullopt;
     const auto name = name_of(type);
     const auto info = target_.read_value<TypeInfo>(type);
@@ -159,13 +205,14 @@ class Reader {
     constexpr Address kText = 8;  // behind the address of the vtable
     if (*name == "St13runtime_error" || *name == "St11logic_error") return reference_counted(object + kText);
     if (*name == "N3c105ErrorE") {
+      if (library.mark == kLibcxx.mark) return libcxx_string(object + kText);
       auto text = short_string(object + kText);
       // With -D_GLIBCXX_USE_CXX11_ABI=0, as in wheels of PyTorch up to 2.5.
       return text ? text : reference_counted(object + kText);
     }
     if (contains(runtime_.single_bases, info->vtable)) {
       const auto base = target_.read_value<Address>(type + sizeof(TypeInfo));
-      return base ? text_of(object, *base, depth + 1) : std::nullopt;
+      return base ? text_of(library, object, *base, depth + 1) : std::nullopt;
     }
     if (!contains(runtime_.several_bases, info->vtable)) return std::nullopt;
     struct Bases {
@@ -183,8 +230,8 @@ class Reader {
       const auto base = target_.read_value<Base>(type + sizeof(TypeInfo) + sizeof(Bases) + i * sizeof(Base));
       if (!base || (base->offset_and_flags & kVirtual) != 0) continue;
       // From here on only one level: several bases with several bases each would be a tree without end.
-      if (auto text = text_of(object + static_cast<Address>(base->offset_and_flags >> kOffsetShift), base->type,
-                              std::max(depth + 1, kMaxBases - 4)))
+      if (auto text = text_of(library, object + static_cast<Address>(base->offset_and_flags >> kOffsetShift),
+                              base->type, std::max(depth + 1, kMaxBases - 4)))
         return text;
     }
     return std::nullopt;
@@ -202,8 +249,8 @@ class Reader {
     return text;
   }
 
-  // What exceptions of the standard library contain (__cow_string), and std::string before GCC 5: a pointer to
-  // characters that are preceded by their numbers.
+  // What exceptions of the standard library contain (__cow_string, libc++'s __libcpp_refstring), and std::string before
+  // GCC 5: a pointer to characters that are preceded by their numbers.
   std::optional<std::string> reference_counted(Address at) const {
     struct Numbers {
       std::uint64_t length, capacity;
@@ -233,9 +280,60 @@ class Reader {
     return characters(string->data, string->length);
   }
 
+  // libc++'s std::string, whose first bit says which form it has: the capacity with that bit, the length and a pointer;
+  // or a byte with twice the length, and up to 22 characters.
+  std::optional<std::string> libcxx_string(Address at) const {
+    struct String {
+      std::uint64_t capacity, length;
+      Address data;
+    };
+    constexpr std::uint64_t kIsLong = 1, kByte = 0xff, kInPlace = sizeof(String) - 2;
+    const auto string = target_.read_value<String>(at);
+    if (!string) return std::nullopt;
+    if ((string->capacity & kIsLong) != 0)  // it includes the 0 at the end
+      return string->length < (string->capacity & ~kIsLong) ? characters(string->data, string->length) : std::nullopt;
+    const std::uint64_t length = (string->capacity & kByte) >> 1;
+    return length <= kInPlace ? characters(at + 1, length) : std::nullopt;
+  }
+
   const Target& target_;
   const CxxRuntime& runtime_;
 };
+
+// The offsets that glibc has in its data for debuggers: { bits, number of elements, offset }, for each member of a
+// structure. They are in libc since 2.34, in the symbol table of libpthread before.
+std::optional<ThreadSpecifics> find_thread_specifics(const ModuleMap& modules) {
+  struct Member {
+    std::uint32_t bits, elements, offset;
+  };
+  const auto member = [](const Module& module, const char* name) -> std::optional<Member> {
+    auto symbol = module.image->find_exported(name);
+    if (!symbol && module.path.substr(module.path.rfind('/') + 1).starts_with("libpthread"))
+      symbol = module.image->find_symbol(name);
+    if (!symbol || symbol->type != STT_OBJECT) return std::nullopt;
+    const auto bytes = module.image->at(symbol->value);
+    Member value;
+    if (bytes.size() < sizeof value) return std::nullopt;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  };
+  constexpr std::uint32_t kBitsOfAddress = 64, kBitsOfValue = 128, kMaxElements = 1024, kMaxOffset = 1u << 16;
+  for (const Module& module : modules.all()) {
+    if (!module.image) continue;
+    const auto blocks = member(module, "_thread_db_pthread_specific");
+    if (!blocks) continue;
+    const auto values = member(module, "_thread_db_pthread_key_data_level2_data");
+    const auto data = member(module, "_thread_db_pthread_key_data_data");
+    // The array of blocks may be described as one element that has the bits of all of them.
+    if (!values || !data || values->bits != kBitsOfValue || values->offset != 0 || data->bits != kBitsOfAddress ||
+        data->offset != kBitsOfAddress / 8 || values->elements == 0 || values->elements > kMaxElements ||
+        blocks->bits % kBitsOfAddress != 0 || blocks->bits > kBitsOfAddress * kMaxElements ||
+        blocks->elements > kMaxElements || blocks->offset > kMaxOffset)
+      return std::nullopt;
+    return ThreadSpecifics{blocks->offset, blocks->bits / kBitsOfAddress * blocks->elements, values->elements};
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -258,11 +356,22 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
     add_vtable(module, "_ZTVN10__cxxabiv120__si_class_type_infoE", runtime.single_bases);
     add_vtable(module, "_ZTVN10__cxxabiv121__vmi_class_type_infoE", runtime.several_bases);
     if (runtime.storage.size() == kMaxRuntimes || !function || function->type != STT_FUNC) continue;
-    const auto code = module.image->at(function->value);
-    if (const auto storage =
-            decode_exception_storage(code.first(std::min(code.size(), kMaxCode)), module.to_address(function->value)))
+    const auto code_of = [&](const elf::Symbol& symbol) {
+      const auto code = module.image->at(symbol.value);
+      return code.first(std::min(code.size(), kMaxCode));
+    };
+    if (const auto storage = decode_exception_storage(code_of(*function), module.to_address(function->value))) {
       runtime.storage.push_back(*storage);
+    } else if (const auto fast = module.image->find_exported("__cxa_get_globals_fast")) {
+      if (const auto key = decode_exception_key(code_of(*fast), module.to_address(fast->value))) {
+        ExceptionStorage by_key;
+        by_key.key = key;
+        runtime.storage.push_back(by_key);
+      }
+    }
   }
+  if (std::any_of(runtime.storage.begin(), runtime.storage.end(), [](const auto& s) { return s.key.has_value(); }))
+    runtime.specifics = find_thread_specifics(modules);
   return runtime;
 }
 
@@ -270,6 +379,7 @@ std::vector<std::optional<HeldException>> read_held_exceptions(const Target& tar
   const auto threads = target.threads();
   std::vector<std::optional<HeldException>> held(threads.size());
   const Reader reader(target, runtime);
+  std::vector<bool> holds_two(threads.size());
   for (const ExceptionStorage& storage : runtime.storage) {
     // In a live process, what is needed of all threads is fetched by one call each: their heads, their dtvs, their
     // globals.
@@ -285,15 +395,22 @@ std::vector<std::optional<HeldException>> read_held_exceptions(const Target& tar
     ranges.clear();
     std::vector<std::pair<std::size_t, Address>> places;
     for (std::size_t i = 0; i < threads.size(); ++i) {
-      if (!threads[i].registers || held[i]) continue;
+      if (!threads[i].registers) continue;
       const auto globals = reader.globals_of(threads[i].registers->fs_base, storage);
       if (!globals || *globals > ~Address{0} - sizeof(EhGlobals)) continue;
       places.emplace_back(i, *globals);
       ranges.push_back({*globals, *globals + sizeof(EhGlobals)});
     }
     target.prefetch(ranges);
-    for (const auto& [i, globals] : places) held[i] = reader.held_at(globals);
+    for (const auto& [i, globals] : places) {
+      auto one = reader.held_at(globals);
+      if (!one) continue;
+      if (held[i] && held[i] != one) holds_two[i] = true;
+      held[i] = std::move(one);
+    }
   }
+  for (std::size_t i = 0; i < held.size(); ++i)
+    if (holds_two[i]) held[i].reset();
   return held;
 }
 

@@ -1,5 +1,5 @@
-// The C++ exceptions that a process's threads hold, read from libstdc++'s own structures: the reason why a thread
-// terminates.
+// The C++ exceptions that a process's threads hold, read from the own structures of libstdc++ and of libc++'s
+// libc++abi: the reason why a thread terminates.
 //
 //     fs_base -> dtv[libstdc++] -> __cxa_eh_globals { caughtExceptions, uncaughtExceptions }
 //                                        |              a list for each thread, innermost first
@@ -9,12 +9,29 @@
 //                    type_info { vtable, name, base ... }             std::runtime_error { vtable, char* },
 //                                                                     c10::Error { vtable, std::string, ... }
 //
+// libc++abi differs in three places:
+//   - its __cxa_exception has 16 bytes more before the type (`reserve`, `referenceCount`), and the list refers to these;
+//     from the type to the object everything is as in libstdc++. In versions before `reserve` the field there is not a
+//     type_info, so they yield nothing;
+//   - a dependent exception (std::rethrow_exception) has the address of the thrown object in place of `referenceCount`
+//     (`primaryException`), not of the type;
+//   - built without thread-local variables, as those of Debian's LLVM 14 to 16 are, it keeps the address of a thread's
+//     __cxa_eh_globals by a key of pthread_getspecific: fs_base -> struct pthread's `specific` -> { seq, data }, where
+//     glibc says by variables for debuggers what the offset of `specific` is.
+// The texts of its std::runtime_error and std::logic_error have the form of libstdc++'s, on purpose
+// (__libcpp_refstring: length, capacity and count of references precede the characters). Its std::string has another
+// one.
+//
 // Nothing here trusts the process: reads are bounded, and a value is used only if it has the required form (the
-// unwinder's mark of a C++ exception, type_info's vtables at their addresses in libstdc++, a string's length next to
+// unwinder's mark of a C++ exception, type_info's vtables at their addresses in the library, a string's length next to
 // its end). Anything else is left out silently.
 //
-// Sources: GCC, libstdc++-v3/libsupc++/unwind-cxx.h and eh_globals.cc; Itanium C++ ABI, 2.9.5 (type_info) and
-// "Exception Handling", 2.2.1; glibc, sysdeps/x86_64/nptl/tls.h (dtv); PyTorch, c10/util/Exception.h.
+// Sources: GCC, libstdc++-v3/libsupc++/unwind-cxx.h and eh_globals.cc; LLVM, libcxxabi/src/cxa_exception.h (layout,
+// marks), cxa_exception_storage.cpp (key), cxa_exception.cpp (__cxa_throw counts the exception as caught before it
+// terminates), libcxx/src/include/refstring.h, libcxx/include/string (__long, __short); checked against Debian's libc++
+// of LLVM 14, 16 and 19; Itanium C++ ABI, 2.9.5 (type_info) and "Exception Handling", 2.2.1; glibc,
+// sysdeps/x86_64/nptl/tls.h (dtv), nptl/descr.h (specific, pthread_key_data), nptl_db/structs.def
+// (_thread_db_pthread_specific); PyTorch, c10/util/Exception.h.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +44,28 @@
 
 namespace rankstacks::target {
 
-// Where a copy of libstdc++ keeps a thread's exceptions, according to the code of its __cxa_get_globals.
+// Where a copy of a C++ library keeps a thread's exceptions, according to the code of its __cxa_get_globals.
 struct ExceptionStorage {
   // Address of the pair {TLS module, offset} that __tls_get_addr is called with; std::nullopt: at fs_base.
   std::optional<Address> module_slot;
   std::optional<Address> offset_slot;  // address of a slot with an offset from fs_base
   std::int64_t offset = 0;             // added to the above
+  // Address of a pthread_key_t, whose value in a thread is the address of its exceptions; nothing of the above then.
+  std::optional<Address> key;
+};
+
+// What pthread_getspecific() reads, according to glibc: offset of struct pthread's array of addresses of blocks.
+struct ThreadSpecifics {
+  std::uint32_t offset = 0;
+  std::uint32_t blocks = 0;            // in the array
+  std::uint32_t values_per_block = 0;  // each of 16 bytes
 };
 
 // For all modules of a process. These are plain addresses: they do not depend on the target in which they were found.
 struct CxxRuntime {
   std::vector<ExceptionStorage> storage;
   std::vector<Address> class_types, single_bases, several_bases;  // the first words of type_info objects of classes
+  std::optional<ThreadSpecifics> specifics;                       // only if a storage needs it
 };
 
 CxxRuntime find_cxx_runtime(const ModuleMap& modules);
@@ -46,6 +73,10 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules);
 // Reads the code of __cxa_get_globals at `at`, as it is compiled and linked for x86-64; std::nullopt if it is anything
 // else.
 std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::byte> code, Address at);
+
+// Reads the code of libc++abi's __cxa_get_globals_fast at `at`, if it is built without thread-local variables: the
+// address of its key.
+std::optional<Address> decode_exception_key(std::span<const std::byte> code, Address at);
 
 struct HeldException {
   std::string type;  // mangled, without "_ZTI": "St13runtime_error"
@@ -56,8 +87,8 @@ struct HeldException {
 inline constexpr std::size_t kMaxExceptionText = 4096;
 
 // Parallel to target.threads(): the exception that each of them is handling, or the unhandled one that ends it. A
-// thread that has another exception in flight at the same time (uncaughtExceptions) is left out: its structures do not
-// show which of the two is the reason.
+// thread that has another exception in flight at the same time (uncaughtExceptions) is left out, and so is one that
+// holds exceptions of two libraries: its structures do not show which of the two is the reason.
 std::vector<std::optional<HeldException>> read_held_exceptions(const Target& target, const CxxRuntime& runtime);
 
 }  // namespace rankstacks::target

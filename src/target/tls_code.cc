@@ -10,6 +10,13 @@
 // with endbr64, pushes and stack adjustment around them. Source: Drepper, "ELF Handling For Thread-Local Storage", 4.1
 // to 4.4, x86-64; checked against Debian's libstdc++ of GCC 10 to 14. Descriptors (-mtls-dialect=gnu2) are not decoded:
 // only their resolver knows what they contain.
+//
+// Also the code of libc++abi's __cxa_get_globals_fast without such variables (LLVM, libcxxabi/src/
+// cxa_exception_storage.cpp), as Debian's libc++abi of LLVM 14 to 16 has it:
+//
+//     lea flag(%rip),%rdi; lea function(%rip),%rsi; call pthread_once; test %eax,%eax; jne ...
+//     mov key(%rip),%edi; jmp pthread_getspecific
+//                     or  call pthread_getspecific; ret
 #include <cstring>
 
 #include "target/cxx_exceptions.h"
@@ -105,6 +112,44 @@ std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::by
       if (called == thread_pointer) return std::nullopt;  // neither, or both
       if (called) storage.module_slot = pair;
       return storage;
+    } else if (!code.take_push_or_pop()) {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Address> decode_exception_key(std::span<const std::byte> bytes, Address at) {
+  constexpr int kMaxInstructions = 16;
+  Code code(bytes, at);
+  std::optional<Address> flag, function, key;
+  bool called = false, tested = false, branched = false, got = false;
+  for (int i = 0; i < kMaxInstructions; ++i) {
+    if (code.take({0xf3, 0x0f, 0x1e, 0xfa}) || code.take({0x48, 0x89, 0xe5})) continue;  // endbr64; mov %rsp,%rbp
+    if (code.take({0x48, 0x83, 0xec}) || code.take({0x48, 0x83, 0xc4})) {                // sub, add $n,%rsp
+      if (!code.number<std::int8_t>()) return std::nullopt;
+    } else if (code.take({0x48, 0x8d, 0x3d})) {  // lea flag(%rip),%rdi
+      if (flag || !(flag = code.relative())) return std::nullopt;
+    } else if (code.take({0x48, 0x8d, 0x35})) {  // lea function(%rip),%rsi
+      if (function || !(function = code.relative())) return std::nullopt;
+    } else if (code.take({0xe8}) || code.take({0xff, 0x15})) {  // call
+      if (!flag || !function || got || called != key.has_value() || !code.relative()) return std::nullopt;
+      (called ? got : called) = true;
+    } else if (code.take({0x85, 0xc0})) {  // test %eax,%eax
+      if (!called || tested) return std::nullopt;
+      tested = true;
+    } else if (code.take({0x75})) {  // jne
+      if (!tested || branched || !code.number<std::int8_t>()) return std::nullopt;
+      branched = true;
+    } else if (code.take({0x0f, 0x85})) {
+      if (!tested || branched || !code.relative()) return std::nullopt;
+      branched = true;
+    } else if (code.take({0x8b, 0x3d})) {  // mov key(%rip),%edi
+      if (!branched || key || !(key = code.relative())) return std::nullopt;
+    } else if (code.take({0xe9}) || code.take({0xff, 0x25})) {  // jmp
+      return got || !code.relative() ? std::nullopt : key;
+    } else if (code.take({0xc3})) {
+      return got ? key : std::nullopt;
     } else if (!code.take_push_or_pop()) {
       return std::nullopt;
     }

@@ -7,6 +7,7 @@
 #include <link.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <stdexcept>
@@ -249,6 +250,130 @@ TEST_CASE("a thread whose structures lead nowhere holds nothing") {
       fake.put_value(0x3000, header);
       CHECK(!read_held_exceptions(fake, literal).front());
     }
+  }
+}
+
+// libc++abi's structures, as a thread of LLVM 14 has them: fs_base is 0x1000, the key 37 in a block of 32 values each.
+TEST_CASE("an exception of libc++abi") {
+  constexpr Address kFs = 0x1000, kKey = 0x800, kBlock = 0x2000, kGlobals = 0x2800, kHeader = 0x3000,
+                    kObject = kHeader + 128, kType = 0x4000;
+  constexpr std::uint64_t kMark = 0x434c4e47432b2b00;
+  FakeTarget fake;
+  ThreadInfo thread;
+  thread.registers = Registers{};
+  thread.registers->fs_base = kFs;
+  fake.threads_ = {thread};
+  CxxRuntime runtime{{{.key = kKey}}, {0x5000}, {0x6000}, {0x7000}, ThreadSpecifics{0x510, 32, 32}};
+  fake.put_value<std::uint32_t>(kKey, 37);
+  fake.put_value<Address>(kFs + 0x510 + 8, kBlock);
+  fake.put_value<std::array<std::uint64_t, 2>>(kBlock + 5 * 16, {3, kGlobals});
+  fake.put_value<std::array<std::uint64_t, 2>>(kGlobals, {kHeader, 0});
+  // reserve, referenceCount, exceptionType, ..., unwindHeader { exception_class, ... }
+  std::array<std::uint64_t, 16> header{};
+  header[1] = 1;
+  header[2] = kType;
+  header[12] = kMark;
+  fake.put_value(kHeader, header);
+  fake.put_value<std::array<std::uint64_t, 2>>(kType, {0x5000, 0x9000});
+  const auto put_name = [&](const std::string& name) {
+    std::vector<std::byte> bytes;
+    for (const char c : name) bytes.push_back(static_cast<std::byte>(c));
+    bytes.push_back(std::byte{0});
+    fake.put(0x9000, bytes);
+  };
+  put_name("St13runtime_error");
+  fake.put_value<std::array<std::uint64_t, 2>>(kObject, {0, 0x8018});
+  fake.put_value<std::array<std::uint64_t, 4>>(0x8000, {5, 5, 0, 0x006f6c6c6568});  // "hello"
+  const auto held = [&] { return read_held_exceptions(fake, runtime).front(); };
+  REQUIRE(held());
+  CHECK(*held() == HeldException{"St13runtime_error", "hello"});
+
+  SECTION("in a thread-local variable") {
+    runtime.storage = {{.offset = -0x100}};
+    fake.put_value<std::array<std::uint64_t, 2>>(kFs - 0x100, {kHeader, 0});
+    CHECK(held()->what == "hello");
+    SECTION("while the thread holds one of another library as well: it is not known which one is the reason") {
+      runtime.storage.push_back({.key = kKey});
+      CHECK(held()->what == "hello");  // the same exception
+      header[2] = kType + 0x100;
+      fake.put_value<std::array<std::uint64_t, 2>>(kType + 0x100, {0x5000, 0x9100});
+      fake.put(0x9100, code({'3', 'a', 'b', 'c', 0}));
+      fake.put_value(0x3800, header);
+      fake.put_value<std::array<std::uint64_t, 2>>(kGlobals, {0x3800, 0});
+      CHECK(!held());
+    }
+  }
+  SECTION("rethrown by exception_ptr") {
+    std::array<std::uint64_t, 16> dependent{};
+    dependent[1] = kObject;
+    dependent[2] = kType;
+    dependent[12] = kMark + 1;
+    fake.put_value(0x3800, dependent);
+    fake.put_value<std::array<std::uint64_t, 2>>(kGlobals, {0x3800, 0});
+    CHECK(held()->what == "hello");
+  }
+  SECTION("PyTorch's, with both forms of libc++'s std::string") {
+    put_name("N3c105ErrorE");
+    fake.put_value<std::array<std::uint64_t, 4>>(kObject, {0, 0x6f6c6c65680a, 0, 0});  // 2 * 5, "hello"
+    CHECK(held()->what == "hello");
+    fake.put_value<std::array<std::uint64_t, 4>>(kObject, {0, 0x6f6c6c65680c, 0, 0});  // longer than what is there
+    CHECK(!held()->what);
+    fake.put_value<std::array<std::uint64_t, 4>>(kObject, {0, 16 | 1, 5, 0x8018});
+    CHECK(held()->what == "hello");
+    fake.put_value<std::array<std::uint64_t, 4>>(kObject, {0, 16 | 1, 16, 0x8018});  // no room for the 0
+    CHECK(!held()->what);
+    // libstdc++'s form is not one of libc++'s.
+    fake.put_value<std::array<std::uint64_t, 4>>(kObject, {0, kObject + 24, 5, 0x006f6c6c6568});
+    CHECK(!held()->what);
+  }
+  SECTION("with the header of older versions, which have no `reserve`") {
+    // referenceCount, exceptionType, exceptionDestructor, ..., and padding before the unwinder's part
+    header[1] = kType;
+    header[2] = 0xa000;
+    fake.put_value(kHeader, header);
+    fake.put(0xa000, std::vector<std::byte>(64, std::byte{0x90}));
+    CHECK(!held());
+  }
+  SECTION("of GCC's, in libc++abi's list") {
+    header[12] = 0x474e5543432b2b00;
+    fake.put_value(kHeader, header);
+    CHECK(!held());
+  }
+  SECTION("one in flight") {
+    fake.put_value<std::array<std::uint64_t, 2>>(kGlobals, {kHeader, 1});
+    CHECK(!held());
+  }
+  SECTION("a key that is not in use, has no block, or is none") {
+    fake.put_value<std::array<std::uint64_t, 2>>(kBlock + 5 * 16, {4, kGlobals});
+    CHECK(!held());
+    fake.put_value<Address>(kFs + 0x510 + 8, 0);
+    CHECK(!held());
+    fake.put_value<std::uint32_t>(kKey, 32 * 32);
+    CHECK(!held());
+    runtime.specifics.reset();
+    CHECK(!held());
+  }
+}
+
+TEST_CASE("code that asks for a key's value") {
+  constexpr Address kAt = 0x400000;
+  // As Debian's libc++abi of LLVM 14 has it.
+  const std::vector<std::byte> whole = code({0x50, 0x48, 0x8d, 0x3d, 0x1c, 0x28, 0x01, 0x00, 0x48, 0x8d, 0x35, 0x31,
+                                             0x00, 0x00, 0x00, 0xe8, 0x1c, 0xa8, 0xfe, 0xff, 0x85, 0xc0, 0x75, 0x0c,
+                                             0x8b, 0x3d, 0x02, 0x28, 0x01, 0x00, 0x58, 0xe9, 0x1c, 0xa8, 0xfe, 0xff});
+  CHECK(decode_exception_key(whole, kAt) == kAt + 0x1e + 0x12802);
+  SECTION("with a call at its end") {
+    std::vector<std::byte> calls(whole.begin(), whole.begin() + 0x1e);
+    const auto end = code({0xff, 0x15, 0x00, 0x10, 0x00, 0x00, 0x5a, 0xc3});
+    calls.insert(calls.end(), end.begin(), end.end());
+    CHECK(decode_exception_key(calls, kAt) == kAt + 0x1e + 0x12802);
+  }
+  SECTION("other code is not interpreted") {
+    for (std::size_t length = 0; length < whole.size(); ++length)
+      CHECK(!decode_exception_key(std::span(whole).first(length), kAt));
+    CHECK(!decode_exception_storage(whole, kAt));
+    CHECK(!decode_exception_key(code({0x8b, 0x3d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0}), kAt));  // without pthread_once
+    CHECK(!decode_exception_key(std::vector<std::byte>(64, std::byte{0x50}), kAt));
   }
 }
 
