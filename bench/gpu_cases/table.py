@@ -366,6 +366,28 @@ def tenth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("tenth-", "tenth-cores-"))
 
 
+def eleventh(case, *reasons, odd=1, program="eleventh.py", **options):
+    return GpuCase("eleventh-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def eleventh_framework(case, *reasons, **options):
+    return eleventh(case, *reasons, program="eleventh_frameworks.py", **options)
+
+
+def eleventh_at_odds(case, *reasons, **options):
+    """Two ranks in conflict, neither of which is more right."""
+    return GpuCase("eleventh-" + case, "eleventh_groups.py", (case,), culprit(r0=reasons, r1=reasons), **options)
+
+
+def eleventh_well(case, **options):
+    return GpuCase("eleventh-well-" + case, "eleventh_well.py", (case,), Truth("healthy"), **options)
+
+
+def eleventh_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("eleventh-", "eleventh-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -972,6 +994,64 @@ HELD_OUT = [
     # The second rank waits for its own GPU for a second, and the first one for it.
     tenth_well("preconditioner"),
 
+    # The eleventh batch.
+    # A thread of it, which answers another rank, waits for a server; the other rank waits for the answer.
+    eleventh("rpc-handler", "network-io", odd=0),
+    # It waits for a place in a queue; the thread that makes them writes to a pipe.
+    eleventh("full-metrics-queue", "file-io", "python-lock"),
+    # It waits for a semaphore, which nobody in its process has.
+    eleventh("leaked-permits", "python-lock"),
+    # It computes in a library.
+    eleventh("naive-einsum", "user-code"),
+    # It waits for a lock, whose thread waits for a program.
+    eleventh("gpu-monitor", "subprocess", "python-lock"),
+    # Its event loop has nothing to do until a server answers.
+    eleventh("async-rollouts", "network-io"),
+    # It has raised, and prints that to a pipe that is full.
+    eleventh("traceback-pipe", "exception", "file-io"),
+    # It moves, in a loop that it does not leave.
+    eleventh("line-search", "user-code"),
+    # Else its watchdog may end the other rank as well, when it finds the connection closed.
+    eleventh("agent-exit", "missing", launch="torchrun", environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    # It saves, to a socket.
+    eleventh("streamed-checkpoint", "checkpoint-io", "network-io", odd=0),
+
+    # Autograd's thread waits for the lock of the main thread, and this one for autograd's.
+    eleventh_framework("recompute-lock", "python-lock"),
+    # The pass is a function of the job's own.
+    eleventh_framework("endless-pass", "compiling", "user-code"),
+    # It is in the interpreter of TorchScript.
+    eleventh_framework("scripted-loop", "user-code"),
+    # It reads from the pipe of a child.
+    eleventh_framework("pipeline-verifier", "subprocess"),
+    # It waits for a mutex that it has itself.
+    eleventh_framework("ring-attention", "native-lock"),
+    # The worker of its loader waits for a semaphore.
+    eleventh_framework("leaked-slots", "data-loading"),
+    eleventh_framework("distributed-breakpoint", "debugger"),
+    eleventh_framework("threshold", "gpu-wait", needs=("torch", "triton")),
+    eleventh_framework("work-counter", "gpu-wait", needs=("torch", "triton")),
+
+    # They wait in two groups.
+    eleventh_at_odds("full-metric", "collective-mismatch", "process-group-order"),
+    # They wait in two groups; the odd rank is in an earlier step.
+    eleventh_at_odds("local-averages", "collective-mismatch", "process-group-order", "behind"),
+    # They wait in two groups, each of which comes first on one rank.
+    eleventh_at_odds("gather-then-barrier", "process-group-order", "collective-mismatch"),
+
+    # Rank 0 is idle between two requests, which threads of its answer; there is no collective.
+    eleventh_well("rpc-server"),
+    # The second rank asks its GPU again and again, and the first one waits for it.
+    eleventh_well("searches"),
+    # Both ranks wait for sockets most of the time, which answer.
+    eleventh_well("rollouts"),
+    # The main thread of the second rank waits for a lock for most of a second, and gets it.
+    eleventh_well("flushed-log"),
+    # The second rank is in a library most of the time.
+    eleventh_well("contractions"),
+    # The second rank compiles in each step, and the first one waits for it.
+    eleventh_well("slow-pass"),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -997,4 +1077,6 @@ HELD_OUT += [eighth_core(case) for case in HELD_OUT
              if case.name in ("eighth-stop-server", "eighth-none-gradient", "eighth-compressed-save")]
 HELD_OUT += [ninth_core(case) for case in HELD_OUT if case.name in ("ninth-callback-lock", "ninth-actor-and-critic")]
 HELD_OUT += [tenth_core(case) for case in HELD_OUT if case.name in ("tenth-notify-one", "tenth-balanced-batches")]
+HELD_OUT += [eleventh_core(case) for case in HELD_OUT
+             if case.name in ("eleventh-full-metrics-queue", "eleventh-recompute-lock", "eleventh-scripted-loop")]
 CASES += HELD_OUT
