@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "capture/job_choice.h"
+#include "cli/option_checks.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::cli {
@@ -83,6 +84,12 @@ void JobCommand::add_to(CLI::App& command) {
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
+  job_->add_option("--start-in", start_in_,
+                   "all nodes look at their ranks this long after the call, by their clocks, or as soon as they are "
+                   "ready; 0: each when it is ready (default: 1 s and 0.01 s for each node, at most 5)")
+      ->type_name("SECONDS")
+      ->check(a_number())
+      ->check(CLI::Range(0.0, 8.0));
   job_->add_flag("--print", options_.print, "show the exact commands, and do nothing");
   job_->add_flag("--no-copy", no_copy_, "do not copy the tool to nodes that have none, or another build");
   add_attach();
@@ -138,6 +145,8 @@ JobOptions JobCommand::take() {
   options_.node_limit = std::chrono::seconds(node_limit_);
   options_.connect = std::chrono::seconds(std::min(connect_, node_limit_));
   options_.copies = !no_copy_;
+  if (job_->count("--start-in") > 0)
+    options_.start_in = std::chrono::duration_cast<std::chrono::milliseconds>(of_seconds(start_in_));
   if (!options_.selector.empty() && options_.space.empty()) options_.space = "default";
   if (core_->parsed()) options_.action = NodeAction::kCore, options_.node_words = words_of(*core_);
   else if (doctor_->parsed()) options_.action = NodeAction::kDoctor, options_.node_words = words_of(*doctor_);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct JobOptions {
   std::size_t fanout = 64;
   std::chrono::seconds node_limit{45}, connect{10};
   bool print = false, copies = true;
+  std::optional<std::chrono::milliseconds> start_in;  // by default it depends on the number of nodes
   NodeAction action = NodeAction::kAttach;
   std::vector<std::string> node_words;  // the tool's arguments on each node, without those of the report
 };
@@ -44,6 +46,7 @@ class JobCommand {
   JobOptions options_;
   int node_limit_ = 45, connect_ = 10, fanout_ = 64;
   bool no_copy_ = false;
+  double start_in_ = 0;
   // Of the actions: what was given is passed on as it is.
   std::string job_name_, samples_, interval_, max_wait_, stop_, unwinder_, exe_, sysroot_, doctor_job_;
   std::vector<std::string> cores_, search_, records_;

@@ -123,6 +123,15 @@ std::vector<std::string> words_for_nodes(const Options& options) {
   return words;
 }
 
+// Ranks that run are seen at one moment. A node that is alone need not wait for others, and cores do not run.
+std::chrono::milliseconds start_delay(const JobOptions& job, std::size_t nodes) {
+  using std::chrono::milliseconds;
+  if (job.action != NodeAction::kAttach || nodes < 2) return milliseconds(0);
+  if (job.start_in) return *job.start_in;
+  constexpr milliseconds kOfAnEngine{1000}, kOfANode{10}, kLongest{5000};
+  return std::min<milliseconds>(kOfAnEngine + kOfANode * nodes, kLongest);
+}
+
 nodes::NodeQuestion question_for(const Options& options, const Part& part, Engine engine,
                                  const nodes::Interrupts& interrupts) {
   const JobOptions& job = options.job;
@@ -142,6 +151,7 @@ nodes::NodeQuestion question_for(const Options& options, const Part& part, Engin
   question.hosts = part.hosts;
   question.words = words_for_nodes(options);
   question.copies = job.copies;
+  question.start_in = start_delay(job, part.hosts.size());
   return question;
 }
 

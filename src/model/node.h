@@ -49,6 +49,9 @@ struct NodeSnapshot {
   std::vector<int> ranks;  // a node that has not answered: its ranks, as far as the other nodes show; else empty
   // The node's clock less this machine's, by the line that it sent first; it is known up to `clock_error_ms`.
   std::optional<double> clock_offset_ms = {}, clock_error_ms = {};
+  // Where all nodes were to begin at one moment: by how much it began after that, 0 if it did not. std::nullopt: there
+  // was no such moment, or the node's clock is not this machine's.
+  std::optional<double> late_ms = {};
   bool operator==(const NodeSnapshot&) const = default;
 };
 

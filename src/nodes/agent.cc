@@ -82,8 +82,21 @@ bool collect(Child& child, NodeReply& reply, const Deadline& deadline, bool& unr
   return true;
 }
 
-[[noreturn]] void run_agent(const std::string& nonce, std::chrono::seconds limit, const std::string& directory,
-                            std::vector<std::string> words) {
+// Waits for the common start; not if this node's clock is so far behind that it would take too long. Ends the agent if
+// nobody reads.
+void wait_for_start(std::chrono::system_clock::time_point start) {
+  using std::chrono::milliseconds;
+  const auto left = start - std::chrono::system_clock::now();
+  if (left > kMaxStartDelay) return;
+  for (const Deadline deadline = Deadline::after(left); !deadline.passed();) {
+    pollfd reader{STDOUT_FILENO, 0, 0};
+    const auto rest = std::chrono::ceil<milliseconds>(start - std::chrono::system_clock::now());
+    if (poll(&reader, 1, static_cast<int>(std::clamp<long>(rest.count(), 0, 1000))) > 0) _exit(1);
+  }
+}
+
+[[noreturn]] void run_agent(const std::string& nonce, std::chrono::seconds limit, std::chrono::milliseconds start,
+                            const std::string& directory, std::vector<std::string> words) {
   remove_own_copy(directory);
   std::signal(SIGPIPE, SIG_IGN);
   const Deadline deadline = Deadline::after(limit);
@@ -93,6 +106,7 @@ bool collect(Child& child, NodeReply& reply, const Deadline& deadline, bool& unr
   print(
       answer_line(prefix, fmt::format("hello {}", std::chrono::duration_cast<std::chrono::milliseconds>(now).count())));
   words.insert(words.begin(), "/proc/self/exe");
+  wait_for_start(std::chrono::system_clock::time_point(start));
   NodeReply reply;
   bool unread = false, whole = false;
   {
@@ -119,10 +133,13 @@ bool collect(Child& child, NodeReply& reply, const Deadline& deadline, bool& unr
 }  // namespace
 
 void run_agent_if_asked(int argc, const char* const* argv) {
-  if (argc < 6 || argv[1] != kAgentOption) return;
+  if (argc < 7 || argv[1] != kAgentOption) return;
   const long limit = std::strtol(argv[3], nullptr, 10);
-  run_agent(argv[2], std::chrono::seconds(std::clamp(limit, 1L, 86400L)), argv[4],
-            std::vector<std::string>(argv + 5, argv + argc));
+  constexpr long long kYear9999 = 253'402'300'799'000;  // a time_point holds later ones only for some clocks
+  const long long start = std::strtoll(argv[4], nullptr, 10);
+  run_agent(argv[2], std::chrono::seconds(std::clamp(limit, 1L, 86400L)),
+            std::chrono::milliseconds(std::clamp(start, 0LL, kYear9999)), argv[5],
+            std::vector<std::string>(argv + 6, argv + argc));
 }
 
 }  // namespace rankstacks::nodes

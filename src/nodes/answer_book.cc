@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +19,7 @@ using std::chrono::system_clock;
 constexpr std::size_t kMaxSaid = 512;
 constexpr std::size_t kNone = SIZE_MAX;
 constexpr std::size_t kMaxExtraNodes = 65536;
+constexpr double kToleratedMs = 50;  // between the clocks of two nodes
 
 std::string_view short_name(std::string_view name) { return name.substr(0, name.find('.')); }
 
@@ -106,6 +108,9 @@ void AnswerBook::take_answer(NodePage& page, AnswerLine line, system_clock::time
       const double before = ms(started), now = ms(system_clock::now());
       page.node.clock_offset_ms = static_cast<double>(line.clock_ms) - (before + now) / 2;
       page.node.clock_error_ms = (now - before) / 2;
+      // If the clocks differ, what the node's says of the start is not when the others began.
+      if (start_ && std::abs(*page.node.clock_offset_ms) <= *page.node.clock_error_ms + kToleratedMs)
+        page.node.late_ms = std::max(static_cast<double>(line.clock_ms) - ms(*start_), 0.0);
       return;
     }
     case AnswerKind::kLacks: page.lacks_tool = true; return;

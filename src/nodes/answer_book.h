@@ -33,6 +33,9 @@ class AnswerBook {
   const std::vector<NodePage>& pages() const { return pages_; }
   std::size_t page_of_host(const std::string& host) const { return by_name_.at(host); }
 
+  // When the nodes that are asked from now on are to begin, by their clocks; std::nullopt: when they are ready.
+  void set_start(std::optional<std::chrono::system_clock::time_point> start) { start_ = start; }
+
   // `asked`: the pages that the call asks; `started`: when.
   void take_line(const std::vector<std::size_t>& asked, std::chrono::system_clock::time_point started, bool is_error,
                  std::string_view text);
@@ -53,6 +56,7 @@ class AnswerBook {
   std::map<std::string, std::size_t, std::less<>> by_name_;
   std::map<std::string, std::size_t, std::less<>> by_short_name_;  // names until their first dot, if they differ
   std::string nonce_;
+  std::optional<std::chrono::system_clock::time_point> start_;
   std::map<std::size_t, std::vector<std::string>> said_of_all_;  // by the first page that a call asks
 };
 

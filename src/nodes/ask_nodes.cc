@@ -48,6 +48,14 @@ std::vector<std::vector<std::size_t>> groups_of(const std::vector<std::size_t>& 
   return groups;
 }
 
+// When nodes that are asked now begin. To take the tool along takes longer.
+std::optional<system_clock::time_point> start_of(const NodeQuestion& question, bool copying) {
+  if (question.start_in.count() == 0) return std::nullopt;
+  constexpr std::chrono::seconds kToCopy{1};
+  const std::chrono::milliseconds delay = question.start_in + (copying ? kToCopy : std::chrono::seconds(0));
+  return system_clock::now() + std::min<std::chrono::milliseconds>(delay, kMaxStartDelay);
+}
+
 class Asking : public CallListener {
  public:
   Asking(const NodeQuestion& question, const ToolFile& tool, const Deadline& deadline, const Interrupts& interrupts)
@@ -94,7 +102,9 @@ class Asking : public CallListener {
            const std::shared_ptr<const std::string>& packed_tool) {
     asked_ = std::move(groups);
     started_.assign(asked_.size(), {});
-    const NodeTask task{nonce_, engine.node_limit, question_.words};
+    const auto start = start_of(question_, packed_tool != nullptr);
+    book_.set_start(start);
+    const NodeTask task{nonce_, engine.node_limit, start, question_.words};
     const std::vector<std::string> words = packed_tool ? copy_and_run(tool_, task) : find_and_run(tool_, task);
     std::vector<Call> calls;
     for (const std::vector<std::size_t>& pages : asked_) {
@@ -175,8 +185,8 @@ std::optional<NodeReply> take_reply(NodeAnswer& answer) {
 
 PlannedCalls plan_calls(const NodeQuestion& question, const ToolFile& tool) {
   PlannedCalls planned;
-  const NodeTask task{new_nonce(), question.engine.node_limit, question.words};
   for (const bool copying : {false, true}) {
+    const NodeTask task{new_nonce(), question.engine.node_limit, start_of(question, copying), question.words};
     EngineSettings engine = question.engine;
     if (copying && !known::rule_of(engine.engine).gives_input) engine.engine = known::Engine::kSsh;
     const std::vector<std::string> words = copying ? copy_and_run(tool, task) : find_and_run(tool, task);

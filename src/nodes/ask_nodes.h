@@ -1,6 +1,7 @@
 // Asks nodes through an engine, and says of each what it has answered, or why it has not.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -23,6 +24,8 @@ struct NodeQuestion {
   std::vector<std::string> hosts;
   std::vector<std::string> words;  // the tool's arguments on each node
   bool copies = true;              // the tool takes itself along where a node has none
+  // All nodes begin so long after they are asked; 0: each begins when it is ready.
+  std::chrono::milliseconds start_in{0};
 };
 
 struct NodeAnswer {

@@ -6,15 +6,15 @@ namespace {
 // Both are one line without ' and \ and ! and %, which some login shells or engines take for their own. Positional
 // arguments keep what the user gave out of the text that is executed.
 constexpr const char* kFind =
-    R"~(n=$1 h=$2 l=$3 p=$4; shift 4; w=${SLURMD_NODENAME:-$(uname -n)}; )~"
+    R"~(n=$1 h=$2 l=$3 s=$4 p=$5; shift 5; w=${SLURMD_NODENAME:-$(uname -n)}; )~"
     R"~(for t in "$p" "$(command -v rankstacks)"; do )~"
     R"~(if [ -f "$t" ] && [ -x "$t" ] && [ "$(sha256sum <"$t" 2>/dev/null | cut -c1-64)" = "$h" ]; )~"
-    R"~(then exec "$t" --internal-node "$n" "$l" - "$@"; fi; done; )~"
+    R"~(then exec "$t" --internal-node "$n" "$l" "$s" - "$@"; fi; done; )~"
     R"~(echo "rankstacks-answer 1 $n $w lacks")~";
 
 // "$d/x" is an empty script: where programs may not be started (noexec), it cannot be.
 constexpr const char* kCopy =
-    R"~(n=$1 h=$2 l=$3 k=$4; shift 4; w=${SLURMD_NODENAME:-$(uname -n)}; umask 077; d=; )~"
+    R"~(n=$1 h=$2 l=$3 s=$4 k=$5; shift 5; w=${SLURMD_NODENAME:-$(uname -n)}; umask 077; d=; )~"
     R"~(c() { [ -z "$d" ] || rm -rf "$d"; }; )~"
     R"~(f() { c; echo "rankstacks-answer 1 $n $w fault $*"; exit 0; }; )~"
     R"~(trap "c; exit 1" HUP INT TERM; )~"
@@ -28,11 +28,21 @@ constexpr const char* kCopy =
     R"~(gzip -dc >"$d/rankstacks" 2>"$d/e" || f cannot-copy "$(head -n 1 "$d/e")"; )~"
     R"~([ "$(sha256sum <"$d/rankstacks" | cut -c1-64)" = "$h" ] || f cannot-copy the copy differs from the original; )~"
     R"~(chmod 700 "$d/rankstacks"; "$d/rankstacks" --version >/dev/null 2>"$d/e" || f cannot-run "$(head -n 1 "$d/e")"; )~"
-    R"~(rm -f "$d/x" "$d/e"; exec "$d/rankstacks" --internal-node "$n" "$l" "$d" "$@")~";
+    R"~(rm -f "$d/x" "$d/e"; exec "$d/rankstacks" --internal-node "$n" "$l" "$s" "$d" "$@")~";
 
-std::vector<std::string> words_of(const char* script, const ToolFile& tool, const NodeTask& task, std::string fourth) {
-  std::vector<std::string> words = {
-      "sh", "-c", script, "rankstacks", task.nonce, tool.sha256, std::to_string(task.limit.count()), std::move(fourth)};
+std::vector<std::string> words_of(const char* script, const ToolFile& tool, const NodeTask& task, std::string fifth) {
+  using std::chrono::milliseconds;
+  const auto start =
+      task.start_at ? std::chrono::duration_cast<milliseconds>(task.start_at->time_since_epoch()) : milliseconds(0);
+  std::vector<std::string> words = {"sh",
+                                    "-c",
+                                    script,
+                                    "rankstacks",
+                                    task.nonce,
+                                    tool.sha256,
+                                    std::to_string(task.limit.count()),
+                                    std::to_string(start.count()),
+                                    std::move(fifth)};
   words.insert(words.end(), task.words.begin(), task.words.end());
   return words;
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +19,14 @@ struct ToolFile {
   std::size_t size = 0;  // in bytes
 };
 
+// A common start is not waited for any longer than this: the node's clock differs from this machine's then.
+inline constexpr std::chrono::seconds kMaxStartDelay{10};
+
 struct NodeTask {
   std::string nonce;               // which this run's answers carry
   std::chrono::seconds limit{45};  // until the node ends by itself
+  // When all nodes begin, by their clocks; one that is ready later begins at once. std::nullopt: each when it is ready.
+  std::optional<std::chrono::system_clock::time_point> start_at;
   std::vector<std::string> words;  // the tool's arguments there
 };
 

@@ -73,6 +73,7 @@ void write_nodes(JsonText& json, const JobSnapshot& job) {
     write_numbers(json, node.ranks);
     json.field("clock_offset_ms", node.clock_offset_ms);
     json.field("clock_error_ms", node.clock_error_ms);
+    json.field("late_ms", node.late_ms);
     json.close();
   }
   json.close();
@@ -97,6 +98,7 @@ void read_nodes(const Node& root, JobSnapshot& job) {
       });
       n.optional("clock_offset_ms", [&](const Node& v) { node.clock_offset_ms = v.real(); });
       n.optional("clock_error_ms", [&](const Node& v) { node.clock_error_ms = v.real(); });
+      n.optional("late_ms", [&](const Node& v) { node.late_ms = v.real(); });
     });
   });
 }

@@ -82,6 +82,14 @@ std::string totals(const JobSnapshot& job) {
   std::string figures;
   auto add = [&](const std::string& figure) { figures += (figures.empty() ? "" : ", ") + figure; };
   if (first && ranks + children > 1) add("skew " + milliseconds(*last - *first));
+  std::size_t late = 0;
+  double latest = 0;
+  for (const NodeSnapshot& node : job.nodes) {
+    late += node.late_ms.value_or(0) > 0;
+    latest = std::max(latest, node.late_ms.value_or(0));
+  }
+  if (late > 0)
+    add(fmt::format("{} of {} nodes began up to {} after the others", late, job.nodes.size(), milliseconds(latest)));
   if (stopped == 0) add("no thread stopped");
   else if (stop) add("longest stop " + milliseconds(*stop));
   if (stopped.value_or(0) > 0 && *stopped < threads) add(counted(*stopped, "thread") + " stopped");

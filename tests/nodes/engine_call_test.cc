@@ -43,8 +43,8 @@ TEST_CASE("the calls of engines") {
 }
 
 TEST_CASE("what runs on a node fits into one word of any shell") {
-  for (const auto& words : {find_and_run({"/t", "00", 1}, {"n", std::chrono::seconds(5), {"attach"}}),
-                            copy_and_run({"/t", "00", 1}, {"n", std::chrono::seconds(5), {"attach"}})}) {
+  for (const auto& words : {find_and_run({"/t", "00", 1}, {"n", std::chrono::seconds(5), {}, {"attach"}}),
+                            copy_and_run({"/t", "00", 1}, {"n", std::chrono::seconds(5), {}, {"attach"}})}) {
     CHECK(words[0] == "sh");
     CHECK(words[2].find_first_of("'\\!%\n") == std::string::npos);
     CHECK(words.back() == "attach");

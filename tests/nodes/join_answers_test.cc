@@ -1,5 +1,8 @@
 #include "nodes/join_answers.h"
 
+#include <chrono>
+#include <optional>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <catch2/catch.hpp>
@@ -99,6 +102,27 @@ TEST_CASE("an answer of a node that was not asked, and an answer under another n
   CHECK_FALSE(book.pages()[0].lacks_tool);
   CHECK(book.pages()[1].lacks_tool);
   CHECK(book.pages()[2].node.name == "other");
+}
+
+TEST_CASE("by how much a node begins after the common start") {
+  using std::chrono::milliseconds;
+  const auto late_of = [](milliseconds clock_offset, std::optional<milliseconds> start_in) {
+    AnswerBook book({"n1"}, "0", "ssh");
+    const auto now = system_clock::now();
+    book.set_start(start_in ? std::optional(now + *start_in) : std::nullopt);
+    const auto clock = std::chrono::duration_cast<milliseconds>((now + clock_offset).time_since_epoch());
+    book.take_line({0}, now - milliseconds(20), false, fmt::format("rankstacks-answer 1 0 n1 hello {}", clock.count()));
+    return book.pages()[0].node.late_ms;
+  };
+  CHECK(late_of(milliseconds(0), milliseconds(900)) == 0.0);
+  const auto late = late_of(milliseconds(0), milliseconds(-700));
+  REQUIRE(late);
+  CHECK(*late >= 699.0);
+  CHECK(*late <= 701.0);
+  CHECK_FALSE(late_of(milliseconds(0), std::nullopt));
+  // Another clock.
+  CHECK_FALSE(late_of(std::chrono::hours(1), milliseconds(900)));
+  CHECK_FALSE(late_of(-std::chrono::hours(1), milliseconds(900)));
 }
 
 TEST_CASE("replies that are no report are their node's fault") {

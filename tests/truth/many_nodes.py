@@ -1,10 +1,12 @@
 """`rankstacks job` on nodes in namespaces, by real engines: the verdict of one machine, and nodes that do not answer by name."""
+import datetime
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import cases
 import debugger
@@ -107,6 +109,28 @@ def case_nodes_that_do_not_answer_are_named(directory):
                   "%s: %r" % (engine, report["problems"]))
             check(all(name in err for name in expected), "stderr: %s" % err)
         job.check_unharmed()
+
+
+def case_all_nodes_look_at_one_moment(directory):
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd(*(['ForceCommand sleep 4; eval "$SSH_ORIGINAL_COMMAND"'] if node.number == 2 else []))
+        ranks = Ranks(cluster)
+        called = time.time()
+        report, _ = ask("--hosts", cluster.names(), "--via", "ssh", "--start-in", "1.5")
+        first = datetime.datetime.fromisoformat(report["captured_at"].replace("Z", "+00:00")).timestamp()
+        moments = {rank["rank"]: first + rank["captured_offset_ms"] / 1000 - called for rank in report["ranks"]}
+        print("ranks were looked at %r s after the call" % moments)
+        # A report has its moments in ms.
+        check(len(moments) == 3 and all(moment >= 1.499 for moment in moments.values()), "before the start: %r" % moments)
+        late = {node["name"]: node["late_ms"] for node in report["nodes"]}
+        print("late: %r" % late)
+        check(all(ms is not None for ms in late.values()) and late["node-2"] >= 2400, "%r" % late)
+        said = subprocess.run([tool(), "report", "-"], input=json.dumps(report).encode(), stdout=subprocess.PIPE, check=False).stdout.decode()
+        check("of 3 nodes began up to" in " ".join(said.split()), said)
+        report, _ = ask("--hosts", cluster.names(), "--via", "ssh", "--start-in", "0")
+        check([node["late_ms"] for node in report["nodes"]] == [None] * 3, "%r" % report["nodes"])
+        check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
 
 
 def case_report_without_any_rank(directory):

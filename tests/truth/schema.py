@@ -127,7 +127,7 @@ SETTING = re.compile("(NCCL_|TORCH_|CUDA_|OMP_|GLOO_|UCX_|FI_|PYTHON)[A-Za-z0-9_
 DIFFERENCE = {"kind": one_of("version", "build", "variable", "kernel", "distribution", "container", "gpu-driver", "limit", "memory-limit", "cpu-limit", "process-limit",
                              "cpus", "clock", "old-driver", "other-driver"), "name": or_null(text), "summary": text, "values": list_of(anything)}
 ASKED_NODE = {"name": text, "status": one_of("answered", "silent"), "engine": text, "message": or_null(text), "hint": or_null(text), "ranks": list_of(number),
-              "clock_offset_ms": or_null(real), "clock_error_ms": or_null(real),
+              "clock_offset_ms": or_null(real), "clock_error_ms": or_null(real), "late_ms": or_null(real),
               "fault": one_of(None, "other", "unknown-host", "no-route", "connect-timeout", "connection-refused", "connection-lost", "host-key", "login-denied",
                               "not-permitted", "no-target", "node-down", "busy", "no-engine", "timeout", "interrupted", "cannot-run", "cannot-copy", "malformed",
                               "no-ranks", "several-jobs", "tool-failed")}
