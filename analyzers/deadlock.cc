@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "analyzers/between_sides.h"
 #include "analyzers/collective_roots.h"
@@ -60,6 +63,53 @@ std::optional<Deadlock> by_exception(const WaitingJob& waiting) {
   return waiting.accuse(ending, Reason::kException, kByPlace);
 }
 
+// Whether some operations wait for each other in a circle, apart from the operation `without`. `needs`: of each
+// operation those that it waits for.
+bool has_circle(const std::vector<std::vector<std::size_t>>& needs, std::size_t without) {
+  // Those that no other waits for are left out, one after the other: what is left is a circle, or is needed by one.
+  std::vector<std::size_t> needed(needs.size(), 0), free;
+  for (std::size_t o = 0; o < needs.size(); ++o)
+    if (o != without)
+      for (const std::size_t other : needs[o]) needed[other] += other != without;
+  for (std::size_t o = 0; o < needs.size(); ++o)
+    if (o != without && needed[o] == 0) free.push_back(o);
+  std::size_t left = needs.size() - 1;
+  while (!free.empty()) {
+    const std::size_t o = free.back();
+    free.pop_back();
+    --left;
+    for (const std::size_t other : needs[o])
+      if (other != without && --needed[other] == 0) free.push_back(other);
+  }
+  return left > 0;
+}
+
+// The state of the only rank without which nobody would wait in a circle: all circles go through it, and no other rank
+// waits where it does. All groups are known.
+std::optional<std::size_t> lone_rank_of_all_circles(const WaitingJob& waiting) {
+  constexpr std::size_t kMaxOperations = 64;
+  const std::vector<PendingOperation>& operations = waiting.operations;
+  if (operations.size() > kMaxOperations) return std::nullopt;
+  std::vector<std::vector<std::size_t>> needs(operations.size());
+  for (std::size_t o = 0; o < operations.size(); ++o) {
+    const auto& ranks = waiting.states[operations[o].members.front()].group->ranks;
+    const std::set<int> group(ranks.begin(), ranks.end());
+    for (const std::size_t other : operations[o].operations)
+      if (std::any_of(operations[other].members.begin(), operations[other].members.end(), [&](std::size_t i) {
+            const auto number = waiting.job.ranks[waiting.states[i].rank].rank;
+            return number && group.contains(*number);
+          }))
+        needs[o].push_back(other);
+  }
+  std::optional<std::size_t> found;
+  for (std::size_t o = 0; o < operations.size(); ++o) {
+    if (operations[o].members.size() != 1 || has_circle(needs, o)) continue;
+    if (found) return std::nullopt;
+    found = operations[o].members.front();
+  }
+  return found;
+}
+
 // Groups whose members wait for each other in a circle.
 std::optional<Deadlock> circle_of_groups(const WaitingJob& waiting) {
   bool any_cycle = false;
@@ -78,6 +128,13 @@ std::optional<Deadlock> circle_of_groups(const WaitingJob& waiting) {
         s.group->name == kDefaultGroup && (!world || s.group->ranks.size() == static_cast<std::size_t>(*world));
   }
   if (!any_cycle || by_group.size() < 2) return std::nullopt;
+  if (std::all_of(waiting.operations.begin(), waiting.operations.end(), [&](const PendingOperation& o) {
+        const auto& group = waiting.states[o.members.front()].group;
+        return group && !group->ranks.empty();
+      }))
+    if (const auto lone = lone_rank_of_all_circles(waiting))
+      return waiting.accuse({*lone}, all_ranks ? Reason::kCollectiveMismatch : Reason::kProcessGroupOrder,
+                            kPartnersKnown);
   std::vector<Side> sides;
   for (auto& [name, side] : by_group) {
     std::sort(side.begin(), side.end());

@@ -150,6 +150,9 @@ class Judge {
   // std::nullopt if no rank is absent.
   std::optional<Verdict> of_absent(const MissingRanks& missing, const std::vector<std::size_t>& ended) const;
   Verdict of_missing(const std::vector<int>& missing) const;
+  // No rank is known to wait for another, but all that are there are at one place, where they stay or come back to, and
+  // others of the job are not there.
+  std::optional<Verdict> of_missing_at_one_place() const;
   // If ranks are on nodes that were asked and have not answered: those that may be dead are suspects.
   std::optional<Verdict> of_silent_nodes(const MissingRanks& missing) const;
   // In a hang, gloo's threads sleep. (NCCL's and MPI's threads spin whether or not there is progress.)

@@ -151,12 +151,16 @@ bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& stat
   });
 }
 
-// The states by rank index, if the main threads of all ranks only wait for threads of their own. These states then
-// have what the main thread does, regardless of what a joined thread does: a main thread joins the threads of a pool
-// one after the other, and it is chance which of them has the task. Empty if the job is not like this, or if there is
-// nothing to compare.
+// A main thread in a call that takes a lock waits for who holds that, and for no thread that works for it.
+bool takes_lock(const Doing& main) { return main.activity == known::Activity::kNativeLock; }
+
+// The states by rank index, if the main threads of all ranks only wait for threads of their own, or for a lock
+// (`on_locks`: the ranks of these, which have no entry). These states then have what the main thread does, regardless
+// of what a joined thread does: a main thread joins the threads of a pool one after the other, and it is chance which
+// of them has the task. Empty if the job is not like this, or if there is nothing to compare.
 std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, const std::vector<Cluster>& clusters,
-                                                    Activities& activities, std::vector<RankState>& states) {
+                                                    Activities& activities, std::vector<RankState>& states,
+                                                    std::set<std::size_t>& on_locks) {
   std::map<std::size_t, std::size_t> state_of;
   std::map<std::size_t, Doing> own;  // what main threads do, by state, if another thread decides
   for (std::size_t i = 0; i < states.size(); ++i) {
@@ -172,7 +176,8 @@ std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, cons
         (doing.activity != known::Activity::kUserCode && doing.activity != known::Activity::kNativeLock &&
          doing.activity != known::Activity::kUnknown))
       return {};
-    state_of.emplace(s.rank, i);
+    if (takes_lock(doing)) on_locks.insert(s.rank);
+    else state_of.emplace(s.rank, i);
   }
   if (state_of.size() < 2 ||
       (!own.empty() && (!main_threads_are_alike(clusters, state_of) || are_joined_alike(job, states, state_of))))
@@ -185,7 +190,8 @@ std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, cons
 
 void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities,
                        std::vector<RankState>& states) {
-  const std::map<std::size_t, std::size_t> state_of = states_that_join(job, clusters, activities, states);
+  std::set<std::size_t> on_locks;
+  const std::map<std::size_t, std::size_t> state_of = states_that_join(job, clusters, activities, states, on_locks);
   if (state_of.empty()) return;
 
   struct OwnThread {
@@ -196,7 +202,8 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
   for (const Cluster& cluster : clusters) {
     if (cluster.role != known::Role::kNative && cluster.role != known::Role::kPython) continue;
     const std::set<std::size_t> ranks(cluster.ranks.begin(), cluster.ranks.end());
-    if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); }))
+    if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); }) &&
+        std::includes(ranks.begin(), ranks.end(), on_locks.begin(), on_locks.end()))
       continue;
     for (const auto& [rank, thread] : cluster.members)
       if (const auto it = state_of.find(rank);

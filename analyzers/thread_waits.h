@@ -28,8 +28,13 @@ std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid);
 // std::nullopt if it waits for no thread of its process, or if that is not known.
 std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t thread);
 
-// Whether the thread waits for the GIL, and its holder does not run: code outside of the interpreter has kept the GIL
-// over a call that blocks. (A holder that runs Python code hands it on every few milliseconds.)
+// Whether the thread waits, through others of its process or at once, for one that waits for itself: it holds the lock
+// that it waits for, or threads wait for each other in a circle. None of them gets on, whatever other ranks do.
+bool waits_in_own_circle(const RankSnapshot& rank, std::size_t thread);
+
+// Whether the thread waits for the GIL, and its holder keeps it over a call into code outside of the interpreter: the
+// holder does not run, or several samples found both at one place each, the holder inside of that call. (A holder that
+// runs Python code hands the GIL on every few milliseconds.)
 bool waits_for_kept_gil(const JobSnapshot& job, const RankSnapshot& rank, std::size_t thread);
 
 // The chain of waits from that thread on, each for the next thread. It ends at a thread that waits for none of its

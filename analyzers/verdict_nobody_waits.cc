@@ -6,10 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/place.h"
+#include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
+#include "base/text.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -137,6 +140,30 @@ Verdict Judge::of_loop_at_one_place() const {
   return verdict;
 }
 
+std::optional<Verdict> Judge::of_missing_at_one_place() const {
+  const std::vector<int> missing = missing_ranks(job_).certain;
+  if (missing.empty() || !several_samples_ || !tally_.failed.empty()) return std::nullopt;
+  // Cores may be those of some ranks only, and a server waits for requests, whoever is there.
+  const bool wait_for_someone = std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
+    const RankState& s = states_[i];
+    return job_.ranks[s.rank].source != Source::kCore && !s.serves && !s.counts &&
+           (s.progress == Progress::kStill || awaits_something(s));
+  });
+  if (!wait_for_someone) return std::nullopt;
+  Verdict verdict = of_missing(missing);
+  const RankState& s = states_[tally_.elsewhere.front()];
+  verdict.summary =
+      make(VerdictStatus::kCulprit,
+           fmt::format("rank{} {} {} not there (ended, never started, or not looked at) while {}{} {}",
+                       plural(missing.size()), format_numbers(missing), missing.size() == 1 ? "is" : "are",
+                       tally_.elsewhere.size() == 1 ? "" : "each of ", name_ranks(job_, ranks_of(tally_.elsewhere)),
+                       describe_suspect(job_, s, reason_for(s))))
+          .summary;
+  constexpr double kGuessed = 0.5;  // that it is they whom these wait for is in no frame
+  for (Suspect& one_missing : verdict.suspects) one_missing.confidence = bounded(kGuessed);
+  return verdict;
+}
+
 Verdict Judge::of_stillness_at_one_place() const {
   const RankState& s = states_[tally_.elsewhere.front()];
   if (dumps_lack(FrameKind::kNative))
@@ -147,6 +174,9 @@ Verdict Judge::of_stillness_at_one_place() const {
         fmt::format("each {}; the cores of the processes that they wait for, which may differ, are not "
                     "among these",
                     describe_suspect(job_, s, reason_for(s))));
+  if (s.doing.operation.kind == known::OperationKind::kEventLoop)
+    return undecided(fmt::format("each {}; what their tasks await, which may differ, is on no stack",
+                                 describe_suspect(job_, s, reason_for(s))));
   Verdict symmetric = make(VerdictStatus::kSymmetric,
                            fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
   if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) {
@@ -238,7 +268,8 @@ Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& s = states_[i];
-    if (has_own_reason(s)) definite.push_back(suspect(s, reason_for(s), bounded(0.70)));
+    if (has_own_reason(s) || waits_in_own_circle(job_.ranks[s.rank], s.doing.thread))
+      definite.push_back(suspect(s, reason_for(s), bounded(0.70)));
   }
   if (!definite.empty() && definite.size() < tally_.compared) return culprits(std::move(definite), "");
   if (!tally_.ended.empty()) return of_ended_not_waited_for();
@@ -272,6 +303,8 @@ Verdict Judge::of_nobody_waits() const {
     if (may_look && verdict.status == VerdictStatus::kUndecided) verdict.doubt = Doubt::kWakes;
     return verdict;
   };
+  if (places.size() == 1)
+    if (auto missing = of_missing_at_one_place()) return *missing;
   if (places.size() == 2)
     if (auto apart = of_two_places(places.begin()->second, places.rbegin()->second, all_run, active == 0))
       return with_doubt(*apart);

@@ -107,7 +107,7 @@ def leaked_permits():
 
 
 def naive_einsum():
-    """numpy.einsum() multiplies five matrices in one nest of six loops unless it is told to find a better order. Those of the odd rank
+    """numpy.einsum() multiplies five matrices in one nest of six loops unless its caller asks for a better order. Those of the odd rank
     have become larger: for 256 rows that takes days."""
     import numpy
 

@@ -188,6 +188,29 @@ TEST_CASE("a group of some ranks against all ranks: only who belongs to both can
   }
 }
 
+TEST_CASE("a rank without which nobody would wait in a circle") {
+  LiteralJob literal;
+  SECTION("it takes the group of all ranks for its own: its partner, and those who are further on, wait for it") {
+    const ProcessGroup pair{"1", {0, 1}};
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r < 2 ? "all_reduce" : "barrier", r < 2 ? 12 : 13)), r == 0 ? pair : kWorld);
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+  }
+  SECTION("it meets those of its row where those of its column do") {
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r % 2 == 1 ? "all_reduce" : "barrier", r % 2 == 1 ? 12 : 13)),
+                r == 1   ? ProcessGroup{"4", {1, 3}}
+                : r == 3 ? ProcessGroup{"2", {2, 3}}
+                         : kWorld);
+    CHECK(accused(literal) == Accused{{3, "collective-mismatch"}});
+  }
+  SECTION("two of them: the circle does not show which") {
+    for (int r = 0; r < 3; ++r)
+      arguments(literal.rank(r, 3, in_call("all_reduce", 12 + r)), ProcessGroup{std::to_string(r), {r, (r + 1) % 3}});
+    CHECK(accused(literal).size() == 3);
+  }
+}
+
 TEST_CASE("two sides in collectives of MPI, whose communicators are not read") {
   const auto in_mpi = [](const std::string& function, const std::string& caller) {
     return Stack{nat("opal_progress", "/usr/lib/libopen-pal.so.40"), nat(function, "/usr/lib/libmpi.so.40"),
@@ -323,6 +346,40 @@ TEST_CASE("ranks that nobody looked at") {
     literal.rank(2, 4, waits_in_all_reduce());
     CHECK(accused(literal) == Accused{{3, "missing"}});
   }
+  SECTION("one of them is gone, and what the others wait for is not known") {
+    const auto of_three = [](const Stack& stack, std::int64_t runs) {
+      LiteralJob job;
+      for (const int r : {0, 1, 3}) {
+        Motion motion;
+        motion.samples = 3;
+        motion.places = 1;
+        motion.in_one_function = true;
+        motion.runs = runs;
+        motion.span_ms = 800;
+        job.rank(r, 4, stack).threads[0].motion = motion;
+      }
+      return job;
+    };
+    const Stack at_own_barrier = {libc("pthread_barrier_wait"), nat("meet()", "/home/u/mesh"),
+                                  nat("main", "/home/u/mesh")};
+    LiteralJob still = of_three(at_own_barrier, 0);
+    for (RankSnapshot& rank : still.job.ranks) rank.python_version.reset();
+    CHECK(accused(still) == Accused{{2, "missing"}});
+    CHECK(analyze(still.job).verdict.summary.find("while each of ranks 0-1,3 waits at a barrier") != std::string::npos);
+    for (RankSnapshot& rank : still.job.ranks) rank.source = Source::kCore;
+    CHECK(accused(still).empty());
+    const Stack looks = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"),
+                         py("wait_for_files", "/home/u/train.py", 40)};
+    LiteralJob polls = of_three(looks + in_main(5), 8);
+    for (RankSnapshot& rank : polls.job.ranks) rank.threads[0].syscall = call("clock_nanosleep");
+    CHECK(accused(polls) == Accused{{2, "missing"}});
+    LiteralJob works = of_three(Stack{py("simulate", "/home/u/train.py", 41)} + in_main(5), 300);
+    for (RankSnapshot& rank : works.job.ranks) {
+      rank.threads[0].state = 'R';
+      rank.threads[0].motion->moved = true;
+    }
+    CHECK(analyze(works.job).verdict.status == VerdictStatus::kHealthy);
+  }
   SECTION("cores of ranks that have met") {
     literal.rank(2, 4, waits_in_all_reduce());
     for (RankSnapshot& rank : literal.job.ranks) rank.source = Source::kCore;
@@ -433,6 +490,28 @@ TEST_CASE("a program of its own, whose main threads all join a pool: the threads
     literal.job.ranks[3].threads[0].joins = literal.job.ranks[3].threads[6].tid;
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
+}
+
+TEST_CASE("a main thread that takes a lock waits for no thread of its pool") {
+  LiteralJob literal;
+  const std::string ring = "/home/u/ring";
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank =
+        literal.rank(r, 4,
+                     r == 2 ? Stack{libc("pthread_mutex_lock"), nat("log_step()", ring), nat("main", ring)}
+                            : Stack{libc("pthread_cond_wait"), nat("Engine::wait_for()", ring), nat("main", ring)});
+    rank.executable = ring;
+    rank.python_version.reset();
+    rank.threads[0].syscall = call("futex");
+    literal.thread(rank, rank.pid * 10, "ring",
+                   r == 2 ? Stack{libc("pthread_cond_wait"), nat("Engine::comm_loop()", ring)}
+                          : Stack{libc("recv"), nat("Ring::recv_all(int)", ring), nat("Engine::comm_loop()", ring)});
+  }
+  const Verdict verdict = analyze(literal.job).verdict;
+  INFO(verdict.summary);
+  CHECK(accused(literal) == Accused{{2, "native-lock"}});
+  REQUIRE(verdict.suspects.size() == 1);
+  CHECK(verdict.suspects[0].summary.find("waits for a lock in native code (log_step()") != std::string::npos);
 }
 
 TEST_CASE("a rank that waits for its GPU, and is missing in the group in which most ranks wait") {

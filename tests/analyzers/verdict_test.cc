@@ -342,6 +342,48 @@ TEST_CASE("one rank apart, and nobody is seen waiting") {
         "whether these wait for it is not in their frames");
 }
 
+TEST_CASE("a rank whose own threads wait in a circle, and nobody is seen waiting for it") {
+  LiteralJob literal;
+  const std::string solver = "/home/u/solver";
+  for (int r = 0; r < 3; ++r) {
+    RankSnapshot& rank =
+        literal.rank(r, 3,
+                     r == 1 ? Stack{libc("pthread_mutex_lock"), nat("metrics()", solver), nat("main", solver)}
+                            : Stack{libc("read"), nat("receive()", solver), nat("main", solver)});
+    rank.python_version.reset();
+    rank.source = Source::kCore;
+  }
+  CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+  RankSnapshot& odd = literal.job.ranks[1];
+  SECTION("it holds the lock itself") { odd.threads[0].lock_owner = odd.threads[0].tid; }
+  SECTION("two threads wait for each other") {
+    ThreadSnapshot& other =
+        literal.thread(odd, 900, "solver", Stack{libc("pthread_mutex_lock"), nat("update()", solver)});
+    other.lock_owner = odd.threads[0].tid;
+    odd.threads[0].lock_owner = 900;
+  }
+  const Verdict verdict = verdict_of(literal);
+  REQUIRE(verdict.suspects.size() == 1);
+  CHECK(verdict.suspects[0].rank == 1);
+  CHECK(verdict.suspects[0].reason == Reason::kNativeLock);
+}
+
+TEST_CASE("what tasks await in an event loop is on no stack") {
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r)
+    literal
+        .rank(r, 3,
+              Stack{libc("epoll_wait"), py("select", "/usr/lib/python3.11/selectors.py", 468),
+                    py("_run_once", "/usr/lib/python3.11/asyncio/base_events.py", 1884),
+                    py("run_forever", "/usr/lib/python3.11/asyncio/base_events.py", 607)} +
+                  in_main(24))
+        .threads[0]
+        .syscall = call("epoll_wait", 3, "anon_inode:[eventpoll]");
+  const Verdict verdict = verdict_of(literal);
+  CHECK(verdict.status == VerdictStatus::kUndecided);
+  CHECK(verdict.summary.ends_with("what their tasks await, which may differ, is on no stack"));
+}
+
 TEST_CASE("the user of a parent of several processes is advised how to compare them") {
   LiteralJob literal;
   literal.rank(0, 1,
