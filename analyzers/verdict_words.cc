@@ -11,6 +11,7 @@
 #include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
+#include "analyzers/hook_futures.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/other_threads.h"
@@ -126,14 +127,19 @@ std::string in_brackets(const std::string& place, const std::string& block) {
 
 // For a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at
 // service.py:7 (blocked in recv)"; "" if no thread or several threads qualify.
-std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
-  const OtherThreads others = other_threads(job, rank, waiting);
-  if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";
-  const ThreadSnapshot& thread = rank.threads[*others.in_user_code];
+std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting,
+                                  std::size_t other) {
+  const ThreadSnapshot& thread = rank.threads[other];
   const std::string name =
       thread.name.empty() || thread.name == rank.threads[waiting].name ? std::to_string(thread.tid) : thread.name;
   return fmt::format(", and its thread {} is in {}", name, describe_place(job, thread)) +
          in_brackets("", describe_block(job, thread));
+}
+
+std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
+  const OtherThreads others = other_threads(job, rank, waiting);
+  if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";
+  return describe_other_thread(job, rank, waiting, *others.in_user_code);
 }
 
 // ": pid 4711 (sleep 100000)", ": pid 4711, in tokenize at data.py:7 (running)"
@@ -283,6 +289,9 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) &&
       rank.status == Status::kComplete)
     other = describe_other_thread(job, rank, state.doing.thread);
+  if (local_wait && local_wait->kind == LocalWaitKind::kHooksFuture)
+    if (const auto setter = setter_of_hooks_future(job, rank, state.doing.thread))
+      other = describe_other_thread(job, rank, state.doing.thread, *setter);
   block += not_in_core(job, state, reason);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
