@@ -109,6 +109,11 @@ constexpr std::string_view kUnknownPeerAdvice =
     "find out which rank it sends to or receives from, and whether that one makes the matching call: the stacks do not "
     "show it";
 
+constexpr std::string_view kSendRecvKernelAdvice =
+    "the kernel is that of sends and receives, of which all-to-all, gather and scatter consist as well: find the last "
+    "such "
+    "call before the line shown, and whether the other ranks make the matching one";
+
 constexpr std::string_view kLostThreadAdvice =
     "that thread has ended: look in this rank's output for the exception that ended it";
 
@@ -231,6 +236,8 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kWorkerDead && !state.lost_thread.empty()) return std::string(kLostThreadAdvice);
   if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread))
     return std::string(kHolderAdvice);
+  if (reason == Reason::kUnmatchedP2p && state.named_by_gpu && state.gpu.only_messages())
+    return std::string(kSendRecvKernelAdvice);
   if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process) return std::string(kUnknownPeerAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
   return advice_for(reason);
