@@ -5,6 +5,7 @@
 
 #include "analyzers/blocking_calls.h"
 #include "analyzers/driver_calls.h"
+#include "analyzers/hook_futures.h"
 #include "analyzers/leaf.h"
 #include "analyzers/names.h"
 #include "analyzers/roles.h"
@@ -315,7 +316,14 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.activity = *activity;
     doing.by_frame = true;
   } else if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
-    doing = by_frames(job_.ranks[rank], thread, decided);
+    if (waits_for_hooks_future(rank, thread_index, decided.frame)) {
+      doing.activity = known::Activity::kNativeLock;
+      doing.operation = operation_of_kind(known::OperationKind::kHooksFuture, "a future of DDP's communication hook");
+      doing.by_frame = true;
+      doing.frame = decided.frame;
+    } else {
+      doing = by_frames(job_.ranks[rank], thread, decided);
+    }
   } else {
     doing.thread = thread_index;
     return by_leaf(job_, job_.ranks[rank], thread, doing);
@@ -356,6 +364,41 @@ Doing Activities::by_frames(const RankSnapshot& rank, const ThreadSnapshot& thre
         return rule.activity == known::Activity::kPointToPoint && rule.operation.kind == known::OperationKind::kSetUp;
       });
   return doing;
+}
+
+bool Activities::most_wait_for_buckets() {
+  if (most_wait_for_buckets_) return *most_wait_for_buckets_;
+  std::size_t ranks = 0, waiting = 0;
+  for (const RankSnapshot& rank : job_.ranks) {
+    if (rank.kind != RankKind::kRank) continue;
+    ++ranks;
+    waiting += std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+      const DecidingRule decided = deciding_rule(thread);
+      return decided.rule != nullptr && waits_for_bucket(job_, thread, decided.frame);
+    });
+  }
+  return most_wait_for_buckets_.emplace(waiting * 2 > ranks);
+}
+
+bool Activities::waits_for_hooks_future(std::size_t rank, std::size_t thread, std::size_t frame) {
+  const RankSnapshot& process = job_.ranks[rank];
+  if (!waits_for_bucket(job_, process.threads[thread], frame) || !has_nccl(roles_[rank]) ||
+      process.status != Status::kComplete || most_wait_for_buckets())
+    return false;
+  return std::none_of(process.threads.begin(), process.threads.end(), [&](const ThreadSnapshot& other) {
+    const DecidingRule decided = deciding_rule(other);
+    return decided.rule != nullptr && decided.rule->activity == known::Activity::kCollective &&
+           !waits_for_bucket(job_, other, decided.frame);
+  });
+}
+
+Doing Activities::of_hooks_future(std::size_t rank, const Doing& waiting) {
+  if (waiting.operation.kind != known::OperationKind::kHooksFuture) return waiting;
+  const auto setter = setter_of_hooks_future(job_, job_.ranks[rank], waiting.thread);
+  if (!setter) return waiting;
+  const Doing doing = of_thread(rank, *setter);
+  const bool waits_too = doing.activity == known::Activity::kPythonLock || doing.activity == known::Activity::kUnknown;
+  return waits_too ? waiting : doing;
 }
 
 std::optional<Doing> Activities::of_served_call(std::size_t rank, std::size_t main) {
@@ -413,7 +456,7 @@ Doing Activities::of_rank(std::size_t rank) {
   for (std::size_t t = 0; t < r.threads.size(); ++t)
     if (r.threads[t].tid == r.pid) main = t;
   if (main == r.threads.size()) return {};
-  const Doing doing = of_thread(rank, main);
+  const Doing doing = of_hooks_future(rank, of_thread(rank, main));
   // It waits for the end of its calls in other ranks, and these may wait for one that it serves.
   if (doing.by_frame && known::waits_for_ranks(doing.activity) &&
       is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls))
@@ -427,7 +470,7 @@ Doing Activities::of_rank(std::size_t rank) {
     const Doing holder = of_thread(rank, wait->thread);
     return is_clear(job_, r.threads[wait->thread], holder, by_engine) ? holder : doing;
   }
-  if (const auto found = of_awaited_threads(rank, main, doing)) return *found;
+  if (const auto found = of_awaited_threads(rank, main, doing)) return of_hooks_future(rank, *found);
   if (!by_engine) return doing;
   // No thread shows what the rank does. A queue of autograd's that is empty while all of its threads are idle is a
   // moment between two tasks.

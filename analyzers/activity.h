@@ -65,9 +65,18 @@ class Activities {
   // they do not show it.
   std::optional<Doing> of_awaited_threads(std::size_t rank, std::size_t main, const Doing& doing);
 
+  // Whether the thread waits for a future of DDP's hook (hook_futures.h): in a process with NCCL's threads, of which no
+  // thread is in a collective. gloo's and MPI's futures are complete when a thread of theirs has run the collective.
+  // Where most ranks wait there, they wait for a rank.
+  bool waits_for_hooks_future(std::size_t rank, std::size_t thread, std::size_t frame);
+  bool most_wait_for_buckets();
+  // For a thread that waits for a future of DDP's hook: what the thread does that is to set it, if that is known.
+  Doing of_hooks_future(std::size_t rank, const Doing& waiting);
+
   const JobSnapshot& job_;
   const std::vector<std::vector<known::Role>>& roles_;
   RuleCache rules_;
+  std::optional<bool> most_wait_for_buckets_;
 };
 
 }  // namespace rankstacks::analyzers

@@ -20,6 +20,12 @@ namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;  // percent
 
+// Whether this collective consists of sends and receives, whose kernel it has.
+bool is_made_of_messages(known::Collective collective) {
+  return collective == known::Collective::kAllToAll || collective == known::Collective::kGather ||
+         collective == known::Collective::kScatter;
+}
+
 // Whether this may be the kernel that the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and
 // all-to-all are sends and receives.
 bool may_be_kernel_of(const RankState& s) {
@@ -28,8 +34,7 @@ bool may_be_kernel_of(const RankState& s) {
   return std::any_of(s.gpu.collectives.begin(), s.gpu.collectives.end(), [&](known::Collective kernel) {
     if (kernel == known::Collective::kAllReduce && call.collective == known::Collective::kBarrier) return true;
     if (kernel == known::Collective::kSendRecv)
-      return call.sends || call.receives || call.collective == known::Collective::kAllToAll ||
-             call.collective == known::Collective::kGather || call.collective == known::Collective::kScatter;
+      return call.sends || call.receives || is_made_of_messages(call.collective);
     return call.collective != known::Collective::kUnknown && kernel == call.collective;
   });
 }
@@ -53,6 +58,12 @@ void wait_for_own_gpu(RankState& s) {
 bool cpu_names_kernel(const RankState& s) {
   return known::waits_for_ranks(s.doing.activity) && s.doing.activity != known::Activity::kStoreWait &&
          may_be_kernel_of(s);
+}
+
+// The kernel is that of messages, and the CPU is in a collective that consists of them: what it is, the CPU says.
+bool cpu_is_in_exchange(const RankState& s) {
+  return s.gpu.only_messages() && s.doing.activity == known::Activity::kCollective && !s.doing.operation.generic &&
+         is_made_of_messages(s.doing.operation.collective);
 }
 
 void wait_in_kernel(const JobSnapshot& job, RankState& s) {
@@ -236,7 +247,8 @@ class GpuRefinement {
                                 [&](std::size_t i) { return differ_in_variant(first.gpu, states_[i].gpu); }));
     for (const std::size_t i : polling_) {
       RankState& s = states_[i];
-      if (differ && !cpus_name_them && (s.launched_otherwise.empty() || !cpu_names_kernel(s))) wait_in_kernel(job_, s);
+      const bool cpu_decides = cpus_name_them || cpu_is_in_exchange(s);
+      if (differ && !cpu_decides && (s.launched_otherwise.empty() || !cpu_names_kernel(s))) wait_in_kernel(job_, s);
       else s.known_from_gpu = differ || s.gpu_wait_may_be_collective;
     }
     if (differ) name_the_only_peer();

@@ -48,6 +48,10 @@ constexpr LocalWait kOutput{LocalWaitKind::kOutput, "cannot write its output",
 constexpr LocalWait kChildOutput{LocalWaitKind::kChildOutput, "waits for the output of a child that has ended",
                                  "what that child has started, and left behind, still has its output open: lsof on the "
                                  "pipe shown names it"};
+constexpr LocalWait kHooksFuture{LocalWaitKind::kHooksFuture,
+                                 "waits for the future that DDP's communication hook has returned",
+                                 "no collective completes it: look at the hook, and at the thread or task that it has "
+                                 "handed the bucket to; --threads all --rank shows every thread of this rank"};
 constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop",
                           "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets "
                           "(ss -tnp) and their timeouts"};
@@ -107,6 +111,8 @@ std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& 
   // It has got what it waited for before: an event is set, a lock free.
   if (reason == Reason::kPythonLock && thread.gil == Gil::kWaits) return kGil;
   if (reason == Reason::kPythonLock) return python_wait(job, thread);
+  if (reason == Reason::kNativeLock && state.doing.operation.kind == known::OperationKind::kHooksFuture)
+    return kHooksFuture;
   if (reason == Reason::kNativeLock && !thread.lock_owner) return native_wait(job, thread);
   if (reason == Reason::kSubprocess && state.reads_after_end) return kChildOutput;
   if (reason != Reason::kFileIo) return std::nullopt;

@@ -25,7 +25,8 @@ enum class LocalWaitKind {
   kFileLock,
   kDatabase,
   kOutput,
-  kChildOutput
+  kChildOutput,
+  kHooksFuture
 };
 
 struct LocalWait {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "analyzers/activity_rules.h"
+#include "analyzers/hook_futures.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/thread_waits.h"
@@ -74,6 +75,8 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
 
 std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
+  if (state.doing.operation.kind == known::OperationKind::kHooksFuture)
+    return setter_of_hooks_future(job, rank, state.doing.thread);
   if (state.doing.activity != known::Activity::kPythonLock || rank.status != Status::kComplete ||
       thread_wait_of(rank, state.doing.thread))
     return std::nullopt;

@@ -24,7 +24,8 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
 // thread.
 std::optional<std::size_t> serving_thread_of(const JobSnapshot& job, std::size_t rank);
 
-// For a rank that waits for something in Python that another of its threads has to do: that thread. std::nullopt if
+// For a rank that waits for something in Python that another of its threads has to do, or for a future of DDP's
+// communication hook: that thread. std::nullopt if
 // it does not wait for such a thing, if memory names the thread, if it waits for another process, or if no thread or
 // several threads qualify.
 std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const RankState& state);

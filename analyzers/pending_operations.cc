@@ -208,7 +208,10 @@ std::string describe_wait(const RankState& state, std::size_t ranks_in_all) {
   std::string text = "in " + operation.name;
   if (!state.launched_otherwise.empty()) text += fmt::format(" ({})", state.launched_otherwise);
   if (state.named_by_gpu) text += " on the GPU";
-  if (state.peer) text += fmt::format(" {} rank {}", operation.sends ? "to" : "from", *state.peer);
+  if (state.peer) {
+    const std::string_view direction = !operation.sends ? "from" : operation.receives ? "with" : "to";
+    text += fmt::format(" {} rank {}", direction, *state.peer);
+  }
   if (!state.group) return text;
   const bool some_ranks = !state.group->ranks.empty() && state.group->ranks.size() < ranks_in_all;
   if (state.group->name != kDefaultGroup || some_ranks) text += fmt::format(" of group {}", state.group->name);

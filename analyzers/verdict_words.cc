@@ -11,6 +11,7 @@
 #include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
+#include "analyzers/hook_futures.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/other_threads.h"
@@ -108,6 +109,11 @@ constexpr std::string_view kUnknownPeerAdvice =
     "find out which rank it sends to or receives from, and whether that one makes the matching call: the stacks do not "
     "show it";
 
+constexpr std::string_view kSendRecvKernelAdvice =
+    "the kernel is that of sends and receives, of which all-to-all, gather and scatter consist as well: find the last "
+    "such "
+    "call before the line shown, and whether the other ranks make the matching one";
+
 constexpr std::string_view kLostThreadAdvice =
     "that thread has ended: look in this rank's output for the exception that ended it";
 
@@ -126,14 +132,19 @@ std::string in_brackets(const std::string& place, const std::string& block) {
 
 // For a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at
 // service.py:7 (blocked in recv)"; "" if no thread or several threads qualify.
-std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
-  const OtherThreads others = other_threads(job, rank, waiting);
-  if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";
-  const ThreadSnapshot& thread = rank.threads[*others.in_user_code];
+std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting,
+                                  std::size_t other) {
+  const ThreadSnapshot& thread = rank.threads[other];
   const std::string name =
       thread.name.empty() || thread.name == rank.threads[waiting].name ? std::to_string(thread.tid) : thread.name;
   return fmt::format(", and its thread {} is in {}", name, describe_place(job, thread)) +
          in_brackets("", describe_block(job, thread));
+}
+
+std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
+  const OtherThreads others = other_threads(job, rank, waiting);
+  if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";
+  return describe_other_thread(job, rank, waiting, *others.in_user_code);
 }
 
 // ": pid 4711 (sleep 100000)", ": pid 4711, in tokenize at data.py:7 (running)"
@@ -225,6 +236,8 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kWorkerDead && !state.lost_thread.empty()) return std::string(kLostThreadAdvice);
   if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread))
     return std::string(kHolderAdvice);
+  if (reason == Reason::kUnmatchedP2p && state.named_by_gpu && state.gpu.only_messages())
+    return std::string(kSendRecvKernelAdvice);
   if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process) return std::string(kUnknownPeerAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
   return advice_for(reason);
@@ -283,6 +296,9 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) &&
       rank.status == Status::kComplete)
     other = describe_other_thread(job, rank, state.doing.thread);
+  if (local_wait && local_wait->kind == LocalWaitKind::kHooksFuture)
+    if (const auto setter = setter_of_hooks_future(job, rank, state.doing.thread))
+      other = describe_other_thread(job, rank, state.doing.thread, *setter);
   block += not_in_core(job, state, reason);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }

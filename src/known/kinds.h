@@ -110,6 +110,7 @@ enum class OperationKind : std::uint8_t {
   kEventLoop,       // an event loop that has nothing to do (asyncio, libuv)
   kLockedDatabase,  // waits for another process to release an SQLite database
   kFileBaton,       // waits for another process's build
+  kHooksFuture,     // waits for a future that a communication hook of DistributedDataParallel has made
   // What the interpreter or the C library does after the main program has ended: atexit's functions, the end of its
   // threads.
   kTeardown,

@@ -355,7 +355,21 @@ TEST_CASE("ranks in kernels of different collectives") {
     CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
   }
   SECTION("of two ranks the one that sends or receives has no counterpart") {
-    CHECK(said(verdict_of(waiting_alike({kAllReduce, kSendRecv}))) == "culprit 1:unmatched-p2p");
+    const Verdict v = verdict_of(waiting_alike({kAllReduce, kSendRecv}));
+    CHECK(said(v) == "culprit 1:unmatched-p2p");
+    CHECK(v.summary.find("rank 1 waits in SendRecv on the GPU with rank 0") == 0);
+    CHECK(v.suspects.at(0).advice.find("all-to-all, gather and scatter") != std::string::npos);
+  }
+  SECTION("a collective that consists of messages has their kernel: the CPU says which it is") {
+    const Stack gathers = waits_for_gpu(30);
+    LiteralJob literal;
+    runs(literal, nccl_rank(literal, 0, 2, waits_for_gpu()), kAllReduce);
+    Stack stack(gathers.begin(), gathers.end() - static_cast<std::ptrdiff_t>(in_main(30).size()));
+    stack.push_back(py("gather_object", kPackages + "torch/distributed/distributed_c10d.py", 3300));
+    runs(literal, nccl_rank(literal, 1, 2, stack + in_main(30)), kSendRecv);
+    const Verdict v = verdict_of(literal);
+    CHECK(said(v) == "culprit 0:collective-mismatch 1:collective-mismatch");
+    CHECK(v.summary.find("gather_object") != std::string::npos);
   }
   SECTION("the CPUs may be at different places: the kernels decide") {
     LiteralJob literal;
