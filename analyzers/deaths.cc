@@ -88,6 +88,8 @@ bool is_sent_by_another(const RankSnapshot& rank) {
   return rank.signal->sender ? !is_of(rank, *rank.signal->sender) : rank.signal->code == kSentByUser;
 }
 
+bool is_reraised(const SignalInfo& signal) { return signal.fault_address && signal.code && *signal.code <= 0; }
+
 std::optional<ExceptionCause> cause_in_others(const ThreadSnapshot& thread) {
   for (const ExceptionCause cause : {ExceptionCause::kPeer, ExceptionCause::kTimeout})
     if (has_cause(thread, cause)) return cause;

@@ -28,6 +28,10 @@ std::string describe_instruction(const SignalInfo& signal);
 // "sent by pid 4711"; "" if the process has sent it itself, or if the sender is not known.
 std::string describe_sender(const RankSnapshot& rank);
 
+// Whether a handler was called for a fault, and has raised its signal again: the address, its place and the instruction
+// are those of the fault, `code` and `sender` those of the signal that has ended the process.
+bool is_reraised(const SignalInfo& signal);
+
 // ", and by the kernel's log pid 4711 (python3) was killed for lack of memory at ...", of what the log says of
 // processes with the job's names (JobSnapshot::kernel_log); without such lines ", and the kernel has killed 1 process
 // of the control group of rank 0 for lack of memory", by the counts of the control groups.

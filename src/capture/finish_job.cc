@@ -9,6 +9,7 @@
 #include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "capture/build_threads.h"
+#include "capture/handled_faults.h"
 #include "capture/rank_versions.h"
 #include "model/captured_at.h"
 #include "model/rank_order.h"
@@ -96,6 +97,7 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
   const auto outcomes = Unattended{[work, most, kept, choice = options.unwinder](std::size_t n) {
                                      RankStacks& rank = (*work)[n];
                                      unwind_threads(rank, choice, Deadline::after(rank.time_left), most);
+                                     read_handled_fault(rank);
                                      if (rank.recording) rank.recording->keep(rank.stacks, kept);
                                    },
                                    Unattended::beyond(limit)}

@@ -49,6 +49,8 @@ constexpr IdleRule kIdleRules[] = {
     {R::kLogging, IdleMatch::kPython, "", "-packages/mlflow/", Wait::kCondition, "mlflow"},
     {R::kLogging, IdleMatch::kPython, "", "-packages/sentry_sdk/", Wait::kCondition, "sentry"},
     {R::kLogging, IdleMatch::kPython, "", "-packages/opentelemetry/", Wait::kCondition, "opentelemetry"},
+    {R::kLogging, IdleMatch::kFunction, "PyThread_acquire_lock_timed", "", Wait::kBlocks, "cpython Modules/faulthandler.c, 3.6-3.14: dump_traceback_later until its time is over"},
+    {R::kLogging, IdleMatch::kFunction, "_PySemaphore_Wait", "", Wait::kBlocks, "cpython Modules/faulthandler.c, 3.15"},
     {R::kLogging, IdleMatch::kPython, "_monitor", "/logging/handlers.py", Wait::kBlocks, "cpython Lib/logging/handlers.py: QueueListener"},
     {R::kElastic, IdleMatch::kPython, "", "torch/distributed/elastic/", Wait::kBlocks, "pytorch elastic: agent, timers, rendezvous' keep-alive, tail_log"},
     {R::kRpc, IdleMatch::kPython, "", "vllm/v1/", Wait::kBlocks, "vllm, 0.7-"},

@@ -241,6 +241,7 @@ class HtmlData {
       std::string line = fmt::format("{} in thread {}", rank.signal->name, rank.signal->tid);
       for (const std::string& more : {analyzers::describe_fault(*rank.signal), analyzers::describe_sender(rank)})
         if (!more.empty()) line += ", " + more;
+      if (analyzers::is_reraised(*rank.signal)) line += ", raised again by its handler";
       lines.push_back(std::move(line));
     }
     if (rank.abort_message) lines.push_back("the C library said: " + *rank.abort_message);

@@ -1,5 +1,6 @@
 #include "report/json_signal.h"
 
+#include "analyzers/deaths.h"
 #include "report/json_words.h"
 
 namespace rankstacks::report {
@@ -91,6 +92,7 @@ void write_signal(JsonText& json, const SignalInfo& signal) {
   if (signal.place) write_place(json, *signal.place);
   if (signal.instruction) write_instruction(json, *signal.instruction);
   if (signal.sender) json.key("sender"), json.number(*signal.sender);
+  if (analyzers::is_reraised(signal)) json.key("reraised"), json.boolean(true);
   json.close();
 }
 

@@ -38,6 +38,7 @@ std::string heading_of(const RankSnapshot& rank) {
     text += fmt::format("  {} in thread {}", rank.signal->name, rank.signal->tid);
     if (const std::string fault = analyzers::describe_fault(*rank.signal); !fault.empty()) text += " " + fault;
     if (const std::string code = analyzers::describe_instruction(*rank.signal); !code.empty()) text += ", in " + code;
+    if (analyzers::is_reraised(*rank.signal)) text += ", raised again by its handler";
     if (const std::string sender = analyzers::describe_sender(rank); !sender.empty()) text += ", " + sender;
   }
   return text;

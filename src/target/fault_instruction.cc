@@ -16,6 +16,9 @@ constexpr int kSentByKernel = 0x80;  // SI_KERNEL
 
 bool is_fault(int number) { return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE; }
 
+// si_code of kill, tgkill, sigqueue; that of a fault is positive.
+bool is_sent(const SignalInfo& signal) { return signal.code && *signal.code <= 0; }
+
 // With 48 bits of address, as of all processors and processes without 5-level paging: the user's half.
 bool is_canonical(Address address) { return address >> 47 == 0 || address >> 47 == (Address{1} << 17) - 1; }
 
@@ -57,10 +60,13 @@ const MemoryOperand* faulting_operand(const Instruction& instruction, const Regi
 }  // namespace
 
 void read_fault_instruction(const Target& target, SignalInfo& signal) {
-  if (!is_fault(signal.number)) return;
   const Registers* registers = registers_of(target, signal.tid);
-  if (registers == nullptr || !registers->has(kRip)) return;
-  const Address pc = registers->pc();
+  if (registers != nullptr) read_fault_instruction(target, *registers, signal);
+}
+
+void read_fault_instruction(const Target& target, const Registers& registers, SignalInfo& signal) {
+  if (!is_fault(signal.number) || is_sent(signal) || !registers.has(kRip)) return;
+  const Address pc = registers.pc();
   const bool executed = (signal.number == SIGSEGV || signal.number == SIGBUS) && signal.fault_address == pc;
   const auto code = executed ? std::vector<std::uint8_t>() : code_at(target, pc);
   const auto decoded = code.empty() ? std::nullopt : decode_instruction(code);
@@ -71,17 +77,27 @@ void read_fault_instruction(const Target& target, SignalInfo& signal) {
   if (!decoded) return;
   found.text = decoded->text;
   const auto add = [&](unsigned number) {
-    if (number != kRip && registers->has(number))
-      found.registers.emplace_back(register_name(number), (*registers)[number]);
+    if (number != kRip && registers.has(number)) found.registers.emplace_back(register_name(number), registers[number]);
   };
   if (decoded->divisor) add(*decoded->divisor);
-  const MemoryOperand* operand = faulting_operand(*decoded, *registers, pc + length, signal);
+  const MemoryOperand* operand = faulting_operand(*decoded, registers, pc + length, signal);
   if (operand == nullptr) return;
   if (operand->base) add(*operand->base);
   if (operand->index) add(*operand->index);
-  const auto address = operand->address(*registers, pc + length);
+  const auto address = operand->address(registers, pc + length);
   if (signal.number == SIGSEGV && signal.code == kSentByKernel && address && !is_canonical(*address))
     signal.fault_address = *address;
+}
+
+bool reaches(const Target& target, const Registers& registers, Address address) {
+  constexpr std::uint64_t kLargestOperand = 16384;  // xsave with AMX's tiles: 11 KiB
+  if (!registers.has(kRip)) return false;
+  if (registers.pc() == address) return true;
+  const auto decoded = decode_instruction(code_at(target, registers.pc()));
+  return decoded && std::any_of(decoded->memory.begin(), decoded->memory.end(), [&](const MemoryOperand& operand) {
+           const auto at = operand.address(registers, registers.pc() + decoded->length);
+           return at && address - *at < kLargestOperand;
+         });
 }
 
 }  // namespace rankstacks::target

@@ -19,4 +19,8 @@ namespace rankstacks::target {
 // std::nullopt if the signal has no fault address, or if the mappings are not known.
 std::optional<FaultPlace> place_of_fault(const Target& target, const SignalInfo& signal, Pid pid);
 
+// The same with the registers that the thread had at the fault.
+std::optional<FaultPlace> place_of_fault(const Target& target, const Registers& registers, const SignalInfo& signal,
+                                         Pid pid);
+
 }  // namespace rankstacks::target

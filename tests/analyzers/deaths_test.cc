@@ -29,6 +29,9 @@ constexpr int kByKill = 0, kByTgkill = -6;
 
 TEST_CASE("the place of a fault in words") {
   CHECK(describe_fault({6, "SIGABRT", 7, -6, {}}).empty());
+  CHECK_FALSE(is_reraised({6, "SIGABRT", 7, -6, {}}));
+  CHECK_FALSE(is_reraised({11, "SIGSEGV", 7, 1, 0x10}));
+  CHECK(is_reraised({11, "SIGSEGV", 7, -6, 0x10}));
   CHECK(describe_fault({11, "SIGSEGV", 7, 1, 0x10}) == "at 0x10");
   CHECK(describe_fault(fault_at(0, {FaultRegion::kFirstPage, true, {}, {}, {}})) ==
         "at 0x0, a null pointer, executed as code");

@@ -82,6 +82,7 @@ TEST_CASE("a division, an instruction that is none, code that is not there") {
   CHECK_FALSE(Process({0x48, 0x8b, 0x10}).died(SIGSEGV, kCode).instruction);  // executed
   CHECK_FALSE(Process({}).died(SIGSEGV, 0).instruction);
   CHECK_FALSE(Process({0x0f, 0x0b}).died(SIGABRT, {}).instruction);
+  CHECK_FALSE(Process({0x48, 0x8b, 0x10}).died(SIGSEGV, {}, 0).instruction);  // sent by kill
 }
 
 TEST_CASE("where a control group's count of killed processes is, and what it says") {

@@ -191,6 +191,8 @@ class Checker:
             return
         if "sender" in signal and not number(signal["sender"]):
             self.errors.append("%s.sender is wrong: %r" % (where, signal["sender"]))
+        if signal.get("reraised", True) is not True:
+            self.errors.append("%s.reraised is wrong: %r" % (where, signal["reraised"]))
         if "instruction" in signal and self.object(signal["instruction"], INSTRUCTION, where + ".instruction"):
             for register in signal["instruction"]["registers"]:
                 self.object(register, {"name": text, "value": hexadecimal}, where + ".instruction.registers")
