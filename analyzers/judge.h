@@ -131,7 +131,8 @@ class Judge {
   // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that
   // makes progress, one wait of every step.
   bool may_come_back(const RankState& s) const;
-  // It is in its own code, or its data pipeline, and uses the processor all the time: it may get on with a long step.
+  // It is in its own code, its data pipeline or a compiler within its process, and uses the processor all the time: it
+  // may get on with a long step.
   bool may_work(const RankState& s) const;
   // It is in a sleep of its own code, or waits for a thread of its own that is: a pause, which will be over.
   bool sleeps(const RankState& s) const;

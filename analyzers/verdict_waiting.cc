@@ -247,8 +247,9 @@ bool Judge::may_come_back(const RankState& s) const {
 }
 
 bool Judge::may_work(const RankState& s) const {
-  const bool at_work =
-      s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
+  const bool at_work = s.doing.activity == known::Activity::kUserCode ||
+                       s.doing.activity == known::Activity::kDataLoading ||
+                       s.doing.activity == known::Activity::kCompiling;
   return at_work && s.busy && !s.known_from_child && !has_own_reason(s);
 }
 

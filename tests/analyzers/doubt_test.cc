@@ -64,6 +64,28 @@ TEST_CASE("all run, each at one place") {
   }
 }
 
+TEST_CASE("a rank that compiles within its process, while the others wait for it") {
+  const auto job_of = [](double span_ms, double cpu_ms) {
+    LiteralJob literal = all_at(waits_in_all_reduce(), 'S', span_ms, 0);
+    ThreadSnapshot& compiles = literal.job.ranks[1].threads[0];
+    compiles.frames.clear();
+    for (const Frame& frame : Stack{py("compile_fx", kPackages + "torch/_inductor/compile_fx.py", 10)} + in_main(20))
+      compiles.frames.push_back(literal.job.frames.intern(frame));
+    compiles.motion->cpu_ms = cpu_ms;
+    compiles.motion->runs = cpu_ms > 100 ? 40 : 0;
+    compiles.motion->in_one_function = true;
+    return literal;
+  };
+  const Verdict brief = verdict_of(job_of(900, 880)), long_one = verdict_of(job_of(7000, 6900));
+  for (const Verdict* v : {&brief, &long_one}) {
+    REQUIRE(v->suspects.size() == 1);
+    CHECK(v->suspects[0].reason == Reason::kCompiling);
+  }
+  CHECK(brief.doubt == Doubt::kWorks);
+  CHECK(long_one.doubt == Doubt::kNone);
+  CHECK(verdict_of(job_of(900, 10)).doubt == Doubt::kNone);  // it waits for a compiler, or for a lock of one
+}
+
 TEST_CASE("most ranks look again and again for something, and one runs in a function of its own") {
   const auto job_of = [](double span_ms) {
     LiteralJob literal =
