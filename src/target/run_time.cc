@@ -17,7 +17,8 @@ std::optional<RunTime> parse_schedstat(std::string_view text) {
     if (error != std::errc()) return std::nullopt;
     at = next;
   }
-  return RunTime{static_cast<double>(fields[0]) / 1e6, static_cast<std::int64_t>(fields[2])};
+  return RunTime{static_cast<double>(fields[0]) / 1e6, static_cast<std::int64_t>(fields[2]),
+                 static_cast<double>(fields[1]) / 1e6};
 }
 
 std::optional<RunTime> run_time_of(Pid pid, Tid tid) {

@@ -12,6 +12,7 @@ namespace rankstacks::target {
 struct RunTime {
   double cpu_ms = 0;
   std::int64_t runs = 0;  // how often it was given a processor
+  double waited_ms = 0;   // ready to run, until it was given one
 };
 
 // /proc/PID/task/TID/schedstat: "nanoseconds on a processor, nanoseconds waiting for one, times run"

@@ -54,10 +54,9 @@ void read_io(std::string_view text, Counters& counters) {
   counters.writes = number_after(text, "\nsyscw: ");
 }
 
-std::int64_t runs_of_threads(int directory, std::array<char, kLongestFile>& buffer) {
+void read_threads(int directory, std::array<char, kLongestFile>& buffer, Counters& counters) {
   const int tasks = openat(directory, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const DirectoryStream listing(tasks < 0 ? nullptr : fdopendir(tasks));
-  std::int64_t runs = 0;
   for (std::size_t n = 0; listing && n < kMaxThreads;) {
     const dirent* entry = readdir(listing.get());
     if (entry == nullptr) break;
@@ -65,9 +64,11 @@ std::int64_t runs_of_threads(int directory, std::array<char, kLongestFile>& buff
     ++n;
     std::array<char, 64> name{};
     fmt::format_to_n(name.data(), name.size() - 1, "{}/schedstat", entry->d_name);
-    if (const auto time = target::parse_schedstat(read_short(tasks, name.data(), buffer))) runs += time->runs;
+    const auto time = target::parse_schedstat(read_short(tasks, name.data(), buffer));
+    if (!time) continue;
+    counters.runs += time->runs;
+    counters.waited_ms += time->waited_ms;
   }
-  return runs;
 }
 
 }  // namespace
@@ -133,8 +134,9 @@ bool ProcessReader::read_counters(const Process& process, Counters& counters) co
   const auto stat = target::proc::parse_stat(read_short(directory, "stat", buffer));
   if (!stat || stat->ends()) return false;
   counters.cpu_ms = stat->cpu_ms;
+  counters.is_ready = stat->state == 'R';
   read_io(read_short(directory, "io", buffer), counters);
-  counters.runs = runs_of_threads(directory, buffer);
+  read_threads(directory, buffer, counters);
   return true;
 }
 

@@ -14,6 +14,8 @@ namespace rankstacks::watch {
 struct Counters {
   double cpu_ms = 0;       // of all its threads: /proc/PID/stat
   std::int64_t runs = 0;   // how often its threads were given a processor: /proc/PID/task/TID/schedstat
+  double waited_ms = 0;    // for how long its threads were ready to run, until they were given one: the same file
+  bool is_ready = false;   // its main thread is ready to run, or runs, at this moment
   std::int64_t reads = 0;  // calls of read(2) and the like, and of write(2): /proc/PID/io. 0: not permitted
   std::int64_t writes = 0;
   std::int64_t bytes = 0;  // that these calls have moved, logs and pipes included
@@ -42,6 +44,8 @@ struct Rates {
   bool alive = true;
   double cpu = 0;  // processors
   double runs = 0, reads = 0, writes = 0, bytes = 0;
+  double waited = 0;      // threads that were ready to run, and had no processor
+  bool is_ready = false;  // a main thread is ready to run at the end
 };
 
 // One for each rank. A process that is in one of the readings only counts from its start if it is new, and else not at

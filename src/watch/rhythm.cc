@@ -16,6 +16,9 @@ constexpr std::array<double, 4> kComparable = {0.05, 30, 1, 0.2};
 constexpr double kMuchData = 1e6;
 // Less processor time than this is no loop that polls, not even on a machine whose processors are busy.
 constexpr double kSpinning = 0.1;
+// A rank whose threads were ready for half of the time, and were given no processor, does not wait for other ranks:
+// its machine has too few. The kernel counts such a time when it is over; until then it shows that a thread is ready.
+constexpr double kStarved = 0.5;
 
 }  // namespace
 
@@ -38,7 +41,8 @@ Activity Rhythm::activity(const Rates& rates) const {
     if (!is_down(feature, features[feature])) return Activity::kMoves;
     compared = true;
   }
-  if (is_down(kCpu, rates.cpu) && is_down(kRuns, rates.runs)) return Activity::kStands;
+  if (is_down(kCpu, rates.cpu) && is_down(kRuns, rates.runs))
+    return rates.waited >= kStarved || rates.is_ready ? Activity::kUnclear : Activity::kStands;
   if (compared && rates.cpu >= kSpinning) return Activity::kSpins;
   return Activity::kUnclear;
 }

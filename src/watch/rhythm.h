@@ -15,7 +15,7 @@ namespace rankstacks::watch {
 enum class Activity {
   kStands,   // next to no processor time, and none of its usual input or output
   kSpins,    // processor time as usual, but none of the input and output that usually goes with it: a wait that polls
-  kUnclear,  // processor time, and nothing else to compare
+  kUnclear,  // processor time, and nothing else to compare; or it is ready to run, and has no processor
   kMoves,    // input or output as usual
 };
 

@@ -25,6 +25,13 @@ TEST_CASE("a wait without processor time stands, a wait that polls spins") {
   CHECK(learned(kTrains).activity(kPolls) == Activity::kSpins);
 }
 
+TEST_CASE("a rank that is ready to run, and is given no processor, does not stand") {
+  CHECK(learned(kTrains).activity({.cpu = 0.001, .runs = 1, .waited = 0.9}) == Activity::kUnclear);
+  CHECK(learned(kTrains).activity({.runs = 0, .is_ready = true}) == Activity::kUnclear);
+  // What threads in the background wait for on a busy machine.
+  CHECK(learned(kTrains).activity({.cpu = 0.001, .runs = 10, .waited = 0.05}) == Activity::kStands);
+}
+
 TEST_CASE("processor time alone, where there is nothing to compare, is unclear") {
   const Rates computes{.cpu = 1, .runs = 20};
   CHECK(learned(computes).activity(computes) == Activity::kUnclear);
