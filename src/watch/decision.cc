@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::size_t index_of(Stillness stillness) { return static_cast<std::size_t>(stillness); }
 
-// How long a job stands before anything is known of its rhythm: imports, the start of NCCL.
+// How long a job stands before anything is known of its rhythm: imports, the start of NCCL. What is learned in periods
+// in which nothing moved may be that of a hang.
 constexpr Seconds kBeforeRhythm{60};
 constexpr double kPeriodsBeforeRhythm = 12;
 // A pause that was seen once may be this much longer the next time.
@@ -28,10 +29,9 @@ Seconds Decision::stood_for() const {
 }
 
 Seconds Decision::time_until_look(Stillness stillness) const {
-  const bool known = std::all_of(ranks_.begin(), ranks_.end(), [](const Rhythm& rank) { return rank.is_known(); });
   Seconds least = std::max(2 * settings_.period, kLongerPause * longest_pause_ + settings_.period);
-  if (!known) least = std::max({least, kBeforeRhythm, kPeriodsBeforeRhythm * settings_.period});
-  if (stillness != Stillness::kAll) least = std::max(least, kPartOfTimeout * settings_.timeout);
+  if (is_start_) least = std::max({least, kBeforeRhythm, kPeriodsBeforeRhythm * settings_.period});
+  else if (stillness != Stillness::kAll) least = std::max(least, kPartOfTimeout * settings_.timeout);
   least *= static_cast<double>(1 << std::min(healthy_looks_, kMaxDoublings));
   return std::min(least, std::max(kMaxPartOfTimeout * settings_.timeout, 2 * settings_.period));
 }
@@ -93,6 +93,9 @@ Action Decision::next(const Reading& reading) {
   if (is_first) since_.fill(now);
   for (std::size_t s = index_of(stillness) + 1; s < kStillnessLevels; ++s) since_[s] = now;
   if (stillness == Stillness::kMoving) since_.fill(now);
+  if (stillness == Stillness::kMoving && !activities.empty() &&
+      std::all_of(ranks_.begin(), ranks_.end(), [](const Rhythm& rank) { return rank.is_known(); }))
+    is_start_ = false;
   stillness_ = stillness;
   before_ = reading;
   if (ended != Action::kNone) return ended;
@@ -109,6 +112,7 @@ Action Decision::next(const Reading& reading) {
 
 Action Decision::looked(Seen seen) {
   if (!before_) return Action::kNone;
+  is_start_ = false;
   const bool stands = seen == Seen::kStands || (seen == Seen::kUndecided && stillness_ == Stillness::kAll);
   if (stands) {
     hung_since_ = since_[index_of(stillness_)];

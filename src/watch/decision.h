@@ -73,6 +73,7 @@ class Decision {
   Stillness stillness_ = Stillness::kMoving;
   // Since when each period was at least that still; of a stillness that it is not in, the time of the last reading.
   std::array<Seconds, kStillnessLevels> since_{};
+  bool is_start_ = true;  // it has not moved as it usually does, nor been looked at
   // The longest time that the job has stood and then gone on by itself, or was found healthy.
   Seconds longest_pause_{0};
   int healthy_looks_ = 0;              // in a row, without a move in between

@@ -13,7 +13,7 @@ namespace rankstacks::watch {
 
 // From the least to the most that a period says against a hang.
 enum class Activity {
-  kStands,   // next to no processor time, and none of its usual input or output
+  kStands,   // next to no processor time, and none of its usual input, output or switches
   kSpins,    // processor time as usual, but none of the input and output that usually goes with it: a wait that polls
   kUnclear,  // processor time, and nothing else to compare; or it is ready to run, and has no processor
   kMoves,    // input or output as usual
@@ -42,6 +42,8 @@ class Rhythm {
   // The median of the periods learned; std::nullopt if it is too little to show a difference.
   std::optional<double> usual(Feature feature) const;
   bool is_down(Feature feature, double rate) const;
+  // Nothing but the processor time can tell that it works.
+  bool is_quiet(const Rates& rates) const;
 
   std::array<std::vector<double>, kFeatures> periods_;  // the newest kMax
   std::array<std::optional<double>, kFeatures> usual_;

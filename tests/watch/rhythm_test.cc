@@ -40,6 +40,15 @@ TEST_CASE("processor time alone, where there is nothing to compare, is unclear")
   CHECK(Rhythm().activity(kWaits) == Activity::kStands);
 }
 
+TEST_CASE("threads that wake by a timer do not keep a rank from standing") {
+  const Rates wakes{.cpu = 0.004, .runs = 300};
+  CHECK(learned(kTrains).activity(wakes) == Activity::kStands);
+  CHECK(Rhythm().activity(wakes) == Activity::kStands);
+  CHECK(Rhythm().activity({.cpu = 0.004, .runs = 300, .reads = 20}) == Activity::kUnclear);
+  // Where the processor time is not enough to compare, the switches do.
+  CHECK(learned(wakes).activity(wakes) == Activity::kUnclear);
+}
+
 TEST_CASE("a rank that moves much data is at work, whatever is usual") {
   CHECK(learned(kTrains).activity({.cpu = 0.01, .runs = 3, .writes = 0.1, .bytes = 5e7}) == Activity::kMoves);
 }
