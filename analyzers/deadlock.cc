@@ -85,15 +85,16 @@ bool has_circle(const std::vector<std::vector<std::size_t>>& needs, std::size_t 
 }
 
 // The state of the only rank without which nobody would wait in a circle: all circles go through it, and no other rank
-// waits where it does. All groups are known.
+// waits where it does. Nobody, where the members of some group are not known.
 std::optional<std::size_t> lone_rank_of_all_circles(const WaitingJob& waiting) {
   constexpr std::size_t kMaxOperations = 64;
   const std::vector<PendingOperation>& operations = waiting.operations;
   if (operations.size() > kMaxOperations) return std::nullopt;
   std::vector<std::vector<std::size_t>> needs(operations.size());
   for (std::size_t o = 0; o < operations.size(); ++o) {
-    const auto& ranks = waiting.states[operations[o].members.front()].group->ranks;
-    const std::set<int> group(ranks.begin(), ranks.end());
+    const auto& known_group = waiting.states[operations[o].members.front()].group;
+    if (!known_group || known_group->ranks.empty()) return std::nullopt;
+    const std::set<int> group(known_group->ranks.begin(), known_group->ranks.end());
     for (const std::size_t other : operations[o].operations)
       if (std::any_of(operations[other].members.begin(), operations[other].members.end(), [&](std::size_t i) {
             const auto number = waiting.job.ranks[waiting.states[i].rank].rank;
@@ -128,13 +129,9 @@ std::optional<Deadlock> circle_of_groups(const WaitingJob& waiting) {
         s.group->name == kDefaultGroup && (!world || s.group->ranks.size() == static_cast<std::size_t>(*world));
   }
   if (!any_cycle || by_group.size() < 2) return std::nullopt;
-  if (std::all_of(waiting.operations.begin(), waiting.operations.end(), [&](const PendingOperation& o) {
-        const auto& group = waiting.states[o.members.front()].group;
-        return group && !group->ranks.empty();
-      }))
-    if (const auto lone = lone_rank_of_all_circles(waiting))
-      return waiting.accuse({*lone}, all_ranks ? Reason::kCollectiveMismatch : Reason::kProcessGroupOrder,
-                            kPartnersKnown);
+  if (const auto lone = lone_rank_of_all_circles(waiting))
+    return waiting.accuse({*lone}, all_ranks ? Reason::kCollectiveMismatch : Reason::kProcessGroupOrder,
+                          kPartnersKnown);
   std::vector<Side> sides;
   for (auto& [name, side] : by_group) {
     std::sort(side.begin(), side.end());

@@ -151,6 +151,9 @@ class Judge {
   // std::nullopt if no rank is absent.
   std::optional<Verdict> of_absent(const MissingRanks& missing, const std::vector<std::size_t>& ended) const;
   Verdict of_missing(const std::vector<int>& missing) const;
+  // `others`: what those do that are there.
+  Verdict of_missing(const std::vector<int>& missing, std::string_view others) const;
+  std::string describe_who_is_left() const;
   // No rank is known to wait for another, but all that are there are at one place, where they stay or come back to, and
   // others of the job are not there.
   std::optional<Verdict> of_missing_at_one_place() const;

@@ -241,7 +241,16 @@ Verdict Judge::of_ended(const std::vector<std::size_t>& ended) const {
   return verdict;
 }
 
-Verdict Judge::of_missing(const std::vector<int>& missing) const {
+std::string Judge::describe_who_is_left() const {
+  std::string left = describe_broken_connections();
+  if (const std::string waiting = describe_waiting(job_, states_); !waiting.empty())
+    left += (left.empty() ? "" : ", and ") + waiting;
+  return left.empty() ? "the others have ended" : left;
+}
+
+Verdict Judge::of_missing(const std::vector<int>& missing) const { return of_missing(missing, describe_who_is_left()); }
+
+Verdict Judge::of_missing(const std::vector<int>& missing, std::string_view others) const {
   std::vector<Suspect> suspects;
   constexpr std::size_t kMaxSuspects = 64;
   bool all_lost = !missing.empty();
@@ -262,15 +271,10 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
   if (!tally_.ended.empty())
     why = fmt::format("{} {} ended", pids_of(tally_.ended), tally_.ended.size() == 1 ? "has" : "have");
   else if (all_lost) why = "ended: NCCL has lost a connection, and has no answer from there";
-  const std::string killed = describe_kernel_kills(job_);
-  std::string waiting = describe_broken_connections();
-  if (const std::string still = describe_waiting(job_, states_); !still.empty())
-    waiting += (waiting.empty() ? "" : ", and ") + still;
-  if (waiting.empty()) waiting = "the others have ended";
   Verdict verdict =
       make(VerdictStatus::kCulprit,
            fmt::format("rank{} {} {} not there ({}{}) while {}", plural(missing.size()), format_numbers(missing),
-                       missing.size() == 1 ? "is" : "are", why, killed, waiting));
+                       missing.size() == 1 ? "is" : "are", why, describe_kernel_kills(job_), others));
   verdict.suspects = std::move(suspects);
   return verdict;
 }

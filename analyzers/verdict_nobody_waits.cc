@@ -150,15 +150,10 @@ std::optional<Verdict> Judge::of_missing_at_one_place() const {
            (s.progress == Progress::kStill || awaits_something(s));
   });
   if (!wait_for_someone) return std::nullopt;
-  Verdict verdict = of_missing(missing);
   const RankState& s = states_[tally_.elsewhere.front()];
-  verdict.summary =
-      make(VerdictStatus::kCulprit,
-           fmt::format("rank{} {} {} not there (ended, never started, or not looked at) while {}{} {}",
-                       plural(missing.size()), format_numbers(missing), missing.size() == 1 ? "is" : "are",
-                       tally_.elsewhere.size() == 1 ? "" : "each of ", name_ranks(job_, ranks_of(tally_.elsewhere)),
-                       describe_suspect(job_, s, reason_for(s))))
-          .summary;
+  Verdict verdict = of_missing(
+      missing, fmt::format("{}{} {}", tally_.elsewhere.size() == 1 ? "" : "each of ",
+                           name_ranks(job_, ranks_of(tally_.elsewhere)), describe_suspect(job_, s, reason_for(s))));
   constexpr double kGuessed = 0.5;  // that it is they whom these wait for is in no frame
   for (Suspect& one_missing : verdict.suspects) one_missing.confidence = bounded(kGuessed);
   return verdict;

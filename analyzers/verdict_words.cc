@@ -111,8 +111,7 @@ constexpr std::string_view kUnknownPeerAdvice =
 
 constexpr std::string_view kSendRecvKernelAdvice =
     "the kernel is that of sends and receives, of which all-to-all, gather and scatter consist as well: find the last "
-    "such "
-    "call before the line shown, and whether the other ranks make the matching one";
+    "such call before the line shown, and whether the other ranks make the matching one";
 
 constexpr std::string_view kLostThreadAdvice =
     "that thread has ended: look in this rank's output for the exception that ended it";
