@@ -59,6 +59,24 @@ std::optional<std::int64_t> first_pending_collective(const RecordedGroup& group)
   return first;
 }
 
+// What has ended is not known of a record in memory while the watchdog that would note it is in a call of the driver: a
+// thread that launches into a full queue has the driver's lock.
+bool knows_what_has_ended(const JobSnapshot& job, const RankSnapshot& rank) {
+  if (!rank.flight_record || !rank.flight_record->from_memory) return true;
+  return std::none_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+    bool is_watchdog = false, in_driver = false;
+    for (const FrameId id : thread.frames) {
+      const Frame& frame = job.frames[id];
+      if (frame.kind != FrameKind::kNative) continue;
+      in_driver |= frame.module.find("/libcuda.so") != std::string::npos;
+      is_watchdog |= frame.function && frame.function->find("c10d::ProcessGroupNCCL::") != std::string::npos &&
+                     (frame.function->find("Watchdog") != std::string::npos ||
+                      frame.function->find("watchdogHandler") != std::string::npos);
+    }
+    return is_watchdog && in_driver;
+  });
+}
+
 // A group and its ranks whose dumps have it.
 struct Seen {
   std::string text;                                // "group 0 (default_pg)"
@@ -83,7 +101,7 @@ std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank
 }
 
 std::vector<Seen> groups_of(const JobSnapshot& job) {
-  std::map<std::tuple<std::string, std::string, std::vector<int>>, Seen> groups;
+  std::map<std::tuple<std::string, std::string, std::string, std::vector<int>>, Seen> groups;
   std::set<int> numbers;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
@@ -92,7 +110,9 @@ std::vector<Seen> groups_of(const JobSnapshot& job) {
     for (const RecordedGroup& group : rank.flight_record->groups) {
       std::vector<int> members = members_of(group, rank);
       if (std::find(members.begin(), members.end(), *rank.rank) == members.end()) continue;
-      Seen& seen = groups[{group.name, group.description, members}];
+      // In memory the default group of each library is another one of the same name.
+      const std::string library = rank.flight_record->from_memory ? group.library : "";
+      Seen& seen = groups[{group.name, group.description, library, members}];
       seen.text = name_group(group);
       seen.members = std::move(members);
       seen.by.emplace(r, &group);
@@ -279,6 +299,7 @@ class Records {
     std::set<std::size_t> without, peers;
     std::string words;
     for (const auto& [rank, group] : seen.by) {
+      if (!knows_what_has_ended(job_, job_.ranks[rank])) continue;
       const RecordedOperation* message = first_pending(*group);
       const auto place = message != nullptr ? peer_in(*message) : std::nullopt;
       const auto peer = place ? rank_at(seen, *place) : std::nullopt;
@@ -323,8 +344,8 @@ std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const 
   return Records(job, states).explain();
 }
 
-std::string describe_recorded_wait(const RankSnapshot& rank) {
-  if (!has_present_record(rank)) return "";
+std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank) {
+  if (!has_present_record(rank) || !knows_what_has_ended(job, rank)) return "";
   const RecordedGroup* only = nullptr;
   for (const RecordedGroup& group : rank.flight_record->groups) {
     if (first_pending(group) == nullptr) continue;

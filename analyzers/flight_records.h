@@ -1,4 +1,4 @@
-// What dumps of PyTorch's Flight Recorder show of ranks that all wait: under which number each has called which
+// What PyTorch's Flight Recorder, in dumps or in the ranks' memory, shows of ranks that all wait: under which number each has called which
 // operation of which group.
 //
 //     number 4: all_reduce of 1024 Float | _all_gather_base     collective-mismatch: another operation, size or type
@@ -28,7 +28,7 @@ std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const 
 
 // "all_reduce, number 9 of group 0": the first operation that has not ended, if the dump is of this time and has only
 // one group with such operations; else "".
-std::string describe_recorded_wait(const RankSnapshot& rank);
+std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank);
 
 // One group whose ranks differ in what they have called or in what has ended.
 struct RecordedPosition {

@@ -1,5 +1,6 @@
 // Dumps of PyTorch's Flight Recorder, pickle or JSON: the first byte distinguishes them.
 #include "flight_recorder/dump.h"
+#include "flight_recorder/record_builder.h"
 #include "input.h"
 
 using namespace rankstacks;

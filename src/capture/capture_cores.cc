@@ -119,13 +119,15 @@ void state_what_is_missing(RankSnapshot& snapshot, const target::CoreTarget& cor
 
 // What the process did, from its memory.
 void read_memory(RankStacks& rank, const std::vector<python::RuntimeCandidate>& interpreters,
-                 const Deadline& deadline) {
+                 flight_recorder::RecorderSymbols& recorders, const Deadline& deadline) {
   read_python(rank, interpreters, deadline);
   read_syscalls(rank);
   rank.cxx = target::find_cxx_runtime(rank.target->modules());
   read_exceptions(rank);
   rank.abort_messages = target::find_abort_messages(rank.target->modules());
   read_abort_message(rank);
+  rank.recorders = recorders.find(rank.target->modules());
+  read_recorders(rank);
   if (rank.recording) {
     rank.recording->add_interpreters(interpreters);
     rank.recording->read_more(target::LimitedTarget(*rank.target, deadline));
@@ -148,14 +150,20 @@ void name_core(RankSnapshot& snapshot, const std::string& path) {
   snapshot.host = "unknown";
 }
 
+// What is known of the files that the cores refer to, for all cores.
+struct CoreFiles {
+  elf::ImageCache images;
+  flight_recorder::RecorderSymbols recorders;
+};
+
 void read_process_core(ReadCore& into, const std::string& path, const target::CoreOptions& core_options,
-                       elf::ImageCache& images, const Wanted& wanted) {
+                       CoreFiles& files, const Wanted& wanted) {
   const Deadline deadline = Deadline::after(wanted.timeout);
   RankStacks& rank = into.rank;
   RankSnapshot& snapshot = rank.snapshot;
   name_core(snapshot, path);
   if (!core_options.memory) snapshot.rank = rank_from_file_name(path);  // else it is a file without a name
-  auto opened = target::CoreTarget::open(path, core_options, images, deadline);
+  auto opened = target::CoreTarget::open(path, core_options, files.images, deadline);
   if (!opened) {
     fail_rank(rank, opened.error());
     return;
@@ -172,7 +180,7 @@ void read_process_core(ReadCore& into, const std::string& path, const target::Co
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
   const Variables variables = variables_of(core);
   rank.target = std::move(*opened);
-  read_memory(rank, interpreters, deadline);
+  read_memory(rank, interpreters, files.recorders, deadline);
   add_environment_of_core(rank, variables);
   if (snapshot.rank) into.dumps = {dump_paths(variables, *snapshot.rank), core_options.memory ? "" : path, core.user()};
   rank.time_left = deadline.left();
@@ -198,13 +206,13 @@ std::vector<ReadCore> read_cores(const std::vector<std::string>& paths, const ta
     std::vector<std::string> paths;
     target::CoreOptions core_options;
     Wanted wanted;
-    elf::ImageCache images;
+    CoreFiles files;
     std::vector<ReadCore> cores;
   };
   constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
   const auto work = std::shared_ptr<Work>(
       new Work{paths, core_options, wanted,
-               elf::ImageCache(std::max<Deadline::Clock::duration>(wanted.timeout / kFilesShare, kMinTimeout)),
+               {elf::ImageCache(std::max<Deadline::Clock::duration>(wanted.timeout / kFilesShare, kMinTimeout)), {}},
                std::vector<ReadCore>(paths.size())});
   // Code that checks the deadline itself returns before this limit, with what it has so far.
   const auto outcomes = Unattended{[work](std::size_t i) {
@@ -214,7 +222,7 @@ std::vector<ReadCore> read_cores(const std::vector<std::string>& paths, const ta
                                      core.time = written_at(path);
                                      if (auto gpu = gpu::read_gpu_core(path, Deadline::after(work->wanted.timeout)))
                                        core.gpu_core = OpenedGpuCore{path, std::move(*gpu)};
-                                     else read_process_core(core, path, work->core_options, work->images, work->wanted);
+                                     else read_process_core(core, path, work->core_options, work->files, work->wanted);
                                    },
                                    Unattended::beyond(wanted.timeout)}
                             .run(paths.size());

@@ -275,6 +275,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
     rank.target = std::move(prepared.target);
     rank.cxx = prepared.cxx;
     rank.abort_messages = prepared.abort_messages;
+    rank.recorders = prepared.recorders;
   }
   return live;
 }
@@ -303,6 +304,44 @@ void state_pid_space(JobSnapshot& job) {
     for (auto* const members : {&communicator.members, &communicator.missing})
       for (NcclMember& member : *members)
         if (member.process) member.process->pid_space = space;
+}
+
+// What PyTorch's Flight Recorders have in memory, of processes whose memory was not recorded with the sample. They are
+// read while the processes run: a record that changed meanwhile is not used.
+void add_recorded(LiveRanks& live) {
+  struct Work {
+    std::vector<Pid> pids;
+    std::vector<std::vector<flight_recorder::RecorderPlace>> places;
+    std::vector<std::optional<FlightRecord>> records;
+  };
+  const auto work = std::make_shared<Work>();
+  std::vector<std::size_t> of;
+  for (std::size_t i = 0; i < live.ranks.size(); ++i) {
+    const RankStacks& rank = live.ranks[i];
+    if (live.targets[i] == nullptr || !rank.target || rank.recording || rank.recorders.empty()) continue;
+    of.push_back(i);
+    work->pids.push_back(rank.snapshot.pid);
+    work->places.push_back(rank.recorders);
+  }
+  work->records.resize(of.size());
+  constexpr std::chrono::seconds kLongest{2};  // memory that no process fills in
+  const auto outcomes = Unattended{[work](std::size_t n) {
+                                     work->records[n] = flight_recorder::read_recorders(
+                                         [pid = work->pids[n]](Address at, std::span<std::byte> into) {
+                                           return target::proc::read_memory(pid, at, into);
+                                         },
+                                         work->places[n]);
+                                   },
+                                   kLongest}
+                            .run(of.size());
+  for (std::size_t n = 0; n < of.size(); ++n) {
+    if (!outcomes[n].came_back || !work->records[n]) continue;
+    RankSnapshot& snapshot = live.ranks[of[n]].snapshot;
+    const auto now = target::proc::stat_of(snapshot.pid);
+    if (!now || now->start_ticks != snapshot.start_ticks) continue;  // another process has got its number
+    snapshot.flight_record = std::move(work->records[n]);
+    snapshot.flight_record->age_ms = 0;
+  }
 }
 
 // Removes the children of ranks (a compiler, a shell) that ended before they could be captured, just as children that
@@ -360,6 +399,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
     later.add_glances();
     nccl.ask_again();
   }
+  add_recorded(live);
   FinishedJob finished = finish_job(std::move(live.ranks), std::move(later.samples), options, first, started);
   finished.job.nccl = std::move(nccl.status);
   add_named_dumps(finished.job.ranks, options.flight_recorder, first, options.timeout);

@@ -203,7 +203,8 @@ void add_found_dump(RankSnapshot& rank, const DumpPlace& place, WallClock::time_
 
 void add_dump_of_core(RankSnapshot& rank, const CoreDumpPlace& place, const std::string& sysroot,
                       WallClock::time_point written, Limit limit) {
-  if (rank.flight_record || place.paths.empty()) return;
+  // A dump of that moment has the operations' stacks, too.
+  if ((rank.flight_record && !rank.flight_record->from_memory) || place.paths.empty()) return;
   constexpr double kLongestAfterMs = 60 * 1000, kLongestBeforeMs = 15 * 60 * 1000;
   auto found = unattended<std::vector<FlightRecord>>(
       [place, sysroot, written] {
@@ -267,7 +268,7 @@ void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::st
                .what = fmt::format("a dump of another process than rank {}'s: it has none of the threads named there",
                                    *rank->rank),
                .hint = "processes that were started again, and other jobs, write to the same place"});
-    else if (!rank->flight_record) rank->flight_record = std::move(*record);
+    else if (!rank->flight_record || rank->flight_record->from_memory) rank->flight_record = std::move(*record);
   }
 }
 

@@ -162,6 +162,12 @@ void read_exceptions(RankStacks& rank) {
   if (rank.cxx) rank.exceptions = target::read_held_exceptions(*rank.target, *rank.cxx);
 }
 
+void read_recorders(RankStacks& rank) {
+  rank.snapshot.flight_record = flight_recorder::read_recorders(
+      [&](Address at, std::span<std::byte> into) { return rank.target->read_exact(at, into); }, rank.recorders);
+  if (rank.snapshot.flight_record) rank.snapshot.flight_record->age_ms = 0;
+}
+
 void read_abort_message(RankStacks& rank) {
   rank.snapshot.abort_message = target::read_abort_message(*rank.target, rank.abort_messages);
 }

@@ -13,6 +13,7 @@
 
 #include "base/deadline.h"
 #include "capture/rank_problems.h"
+#include "flight_recorder/memory.h"
 #include "model/snapshot.h"
 #include "python/python.h"
 #include "small_core/recording.h"
@@ -51,6 +52,7 @@ struct RankStacks {
   std::vector<std::optional<Address>> futexes;
   std::vector<std::optional<FutexMemory>> futex_memory;  // parallel to target->threads(): the memory there
   std::optional<target::CxxRuntime> cxx;                 // first sample only: where its threads keep C++ exceptions
+  std::vector<flight_recorder::RecorderPlace> recorders;  // first sample only: PyTorch's Flight Recorders
   std::vector<Address> abort_messages;  // first sample only: where its C libraries keep the address of their last words
   std::vector<std::optional<target::HeldException>> exceptions;  // parallel to target->threads(), or empty
   std::vector<unwind::UnwoundStack> stacks;                      // parallel to target->threads()
@@ -75,6 +77,9 @@ void drop_moved(RankStacks& rank);
 // Reads the C++ exceptions that the threads hold, if `cxx` is set. They are only shown for threads that are terminating
 // the process.
 void read_exceptions(RankStacks& rank);
+
+// Reads PyTorch's Flight Recorders from the target's memory.
+void read_recorders(RankStacks& rank);
 
 // Reads what the C library said before it aborted the process, from `abort_messages`.
 void read_abort_message(RankStacks& rank);

@@ -25,8 +25,9 @@ void walk(RankStacks& rank, const target::LiveTarget& target,
   const auto until = target.stopped_until();
   if (until) read_python(rank, interpreters, *until, "2 s of reading");
   else read_python(rank, interpreters, Deadline::after(rank.time_left));
-  if (rank.recording)
-    rank.recording->read_more(target::LimitedTarget(target, until ? *until : Deadline::after(rank.time_left)));
+  if (!rank.recording) return;
+  read_recorders(rank);
+  rank.recording->read_more(target::LimitedTarget(target, until ? *until : Deadline::after(rank.time_left)));
 }
 
 void note_how(RankSnapshot& snapshot, const target::LiveTarget& target) {
@@ -47,6 +48,7 @@ RankStacks prepared_again(const RankStacks& rank, const target::LiveTarget& targ
   prepared.target = target.again();
   prepared.cxx = rank.cxx;
   prepared.abort_messages = rank.abort_messages;
+  prepared.recorders = rank.recorders;
   prepared.problems_before = rank.problems_before;
   prepared.time_left = rank.time_left;
   prepared.snapshot = rank.snapshot;

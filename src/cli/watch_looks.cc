@@ -110,7 +110,8 @@ int write_reports(const watch::ReportStore& store, const std::string& name, JobS
 std::string look_here(const Options& options, LookKind kind, const watch::ReportStore& store, const std::string& name,
                       bool unless_healthy) {
   Options asked = options;
-  asked.samples_as_needed = kind == LookKind::kFull;
+  // Two samples do not show whether a loop ends.
+  asked.samples_as_needed = kind != LookKind::kShort;
   if (kind == LookKind::kLight) asked.live.samples = 2;
   if (options.watch.captures && kind != LookKind::kLight)
     asked.capture.kept = std::make_shared<small_core::KeptJobs>(false);

@@ -25,7 +25,7 @@ struct FoundRanks {
 std::optional<FoundRanks> find_ranks(const Options& options, const WorkLimit& limit);
 
 enum class LookKind {
-  kLight,  // two samples; nothing is written
+  kLight,  // two samples, or as many as a loop needs; nothing is written
   kFull,   // as many as `attach` takes; the reports are written
   kShort,  // three, where there is little time; the reports are written
 };

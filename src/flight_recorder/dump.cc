@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
-#include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "flight_recorder/dump_json.h"
 #include "flight_recorder/pickle.h"
+#include "flight_recorder/record_builder.h"
 
 namespace rankstacks::flight_recorder {
 namespace {
 
-constexpr std::size_t kMaxGroups = 4096, kMaxMembers = 1 << 17, kMaxText = 256;
-constexpr std::size_t kMaxThreads = 1024, kMaxFrames = 32, kMaxTensors = 8, kMaxDimensions = 8;
+constexpr std::size_t kMaxFrames = 32;
 
 struct Defect {
   std::string what;
@@ -81,15 +78,6 @@ std::vector<int> members_of(const std::string& text) {
   return ranks;
 }
 
-// An entry, before its sizes and frames are copied.
-struct Entry {
-  const Value* value = nullptr;
-  std::int64_t group = 0, collective = 0, message = 0;
-  bool is_message = false, coalesced = false;
-  RecordedState state = RecordedState::kScheduled;
-  std::string name;
-};
-
 class DumpReader {
  public:
   explicit DumpReader(const Document& document) : document_(document), fields_(document) {}
@@ -99,21 +87,21 @@ class DumpReader {
     if (root.kind != Kind::kDict) throw Defect{fmt::format("expected a dict, found {}", to_string(root.kind))};
     if (document_.find(root, "entries") == nullptr && document_.find(root, "pg_config") == nullptr)
       throw Defect{"it has neither entries nor pg_config"};
-    record_.version = fields_.text(root, "version");
     read_groups(root);
     if (const Value* entries = fields_.get(root, "entries", Kind::kList)) read_entries(*entries);
-    take_state_of_batches();
-    for (const Entry& entry : entries_) count(entry);
-    keep();
-    if (const Value* status = fields_.get(root, "pg_status", Kind::kDict)) read_status(*status);
-    return std::move(record_);
+    FlightRecord record = builder_.build([&](std::size_t index, RecordedOperation& operation) {
+      add_details(document_.at(entries_[index]), operation);
+    });
+    record.version = fields_.text(root, "version");
+    if (const Value* status = fields_.get(root, "pg_status", Kind::kDict)) read_status(*status, record);
+    return record;
   }
 
  private:
   void read_groups(const Value& root) {
     const Value* groups = fields_.get(root, "pg_config", Kind::kDict);
     if (groups == nullptr) return;
-    for (std::size_t i = 1; i < groups->items.size() && record_.groups.size() < kMaxGroups; i += 2) {
+    for (std::size_t i = 1; i < std::min(groups->items.size(), 2 * kMaxGroups); i += 2) {
       const Value& one = document_.at(groups->items[i]);
       if (one.kind != Kind::kDict)
         throw Defect{fmt::format("pg_config: expected a dict, found {}", to_string(one.kind))};
@@ -121,134 +109,56 @@ class DumpReader {
       RecordedGroup group{.name = fields_.text(one, "name"), .description = fields_.text(one, "desc")};
       if (ranks != nullptr && ranks->kind == Kind::kText) group.ranks = members_of(ranks->text);
       // gloo's dump has a nameless group without members
-      if (!group.name.empty() || !group.ranks.empty()) record_.groups.push_back(std::move(group));
+      if (!group.name.empty() || !group.ranks.empty()) builder_.add_group(std::move(group));
     }
   }
 
   void read_entries(const Value& list) {
-    for (std::size_t i = 0; i < list.items.size(); ++i) {
+    entries_ = list.items;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
       try {
-        read_entry(document_.at(list.items[i]));
+        read_entry(i);
       } catch (const Defect& defect) {
         throw Defect{fmt::format("entries[{}].{}", i, defect.what)};
       }
     }
   }
 
-  void read_entry(const Value& value) {
+  void read_entry(std::size_t index) {
+    const Value& value = document_.at(entries_[index]);
     if (value.kind != Kind::kDict) throw Defect{fmt::format("expected a dict, found {}", to_string(value.kind))};
-    Entry entry{.value = &value, .group = fields_.number(value, "pg_id")};
+    RecorderEntry entry{.group = fields_.number(value, "pg_id"), .index = index};
     entry.collective = fields_.number(value, "collective_seq_id");
     entry.message = fields_.number(value, "p2p_seq_id");
     entry.is_message = fields_.flag(value, "is_p2p");
-    const std::string full = fields_.text(value, "profiling_name"), state = fields_.text(value, "state");
-    const std::size_t colon = full.find(':');
-    entry.name = colon == std::string::npos ? full : full.substr(colon + 1);
-    entry.coalesced = entry.name == "coalesced";
-    const std::string library = colon == std::string::npos ? "" : full.substr(0, colon);
+    entry.profiling_name = fields_.text(value, "profiling_name");
+    entry.retired = fields_.flag(value, "retired");
+    const std::string state = fields_.text(value, "state");
     if (state == "started") entry.state = RecordedState::kStarted;
-    if (state == "completed" || (library == "gloo" && fields_.flag(value, "retired")))
-      entry.state = RecordedState::kCompleted;
-    if (const auto thread = fields_.count(value, "thread_id"); thread && record_.thread_ids.size() < kMaxThreads)
-      record_.thread_ids.insert(static_cast<std::uint64_t>(*thread));
-    if (!find_group(entry.group, value, library)) return;
-    entries_.push_back(std::move(entry));
-  }
-
-  // Returns false if there are too many groups.
-  bool find_group(std::int64_t id, const Value& entry, const std::string& library) {
-    if (group_of_.contains(id)) return true;
-    std::string name, description;
-    if (const Value* named = fields_.get(entry, "process_group", Kind::kList))
+    if (state == "completed") entry.state = RecordedState::kCompleted;
+    if (const auto thread = fields_.count(value, "thread_id")) builder_.add_thread(static_cast<std::uint64_t>(*thread));
+    if (const Value* named = fields_.get(value, "process_group", Kind::kList))
       for (std::size_t i = 0; i < named->items.size() && i < 2; ++i) {
         const Value& part = document_.at(named->items[i]);
         if (part.kind != Kind::kText)
           throw Defect{fmt::format("process_group: expected a string, found {}", to_string(part.kind))};
-        (i == 0 ? name : description) = part.text.substr(0, kMaxText);
+        (i == 0 ? entry.group_name : entry.group_description) = part.text.substr(0, kMaxText);
       }
-    auto found = std::find_if(record_.groups.begin(), record_.groups.end(), [&](const RecordedGroup& group) {
-      return group.name == name && group.description == description;
-    });
-    if (found == record_.groups.end()) {
-      if (record_.groups.size() >= kMaxGroups) return false;
-      record_.groups.push_back({.name = name, .description = description});
-      found = std::prev(record_.groups.end());
-    }
-    if (found->library.empty()) found->library = library;
-    group_of_.emplace(id, static_cast<std::size_t>(found - record_.groups.begin()));
-    return true;
+    builder_.add(std::move(entry));
   }
 
-  // Operations of a batch have the numbers of the entry that ends it.
-  void take_state_of_batches() {
-    const auto key = [](const Entry& entry) { return std::tuple(entry.group, entry.collective, entry.message); };
-    struct Batch {
-      RecordedState state;
-      bool has_operations = false;
-    };
-    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, Batch> batches;
-    for (const Entry& entry : entries_)
-      if (entry.coalesced) batches[key(entry)] = {entry.state};
-    for (Entry& entry : entries_) {
-      if (entry.coalesced) continue;
-      const auto batch = batches.find(key(entry));
-      if (batch == batches.end()) continue;
-      batch->second.has_operations = true;
-      if (entry.state == RecordedState::kScheduled) entry.state = batch->second.state;
-    }
-    std::erase_if(entries_, [&](const Entry& entry) { return entry.coalesced && batches[key(entry)].has_operations; });
-  }
-
-  // A message repeats the number of its group's last collective.
-  void count(const Entry& entry) {
-    RecordedGroup& group = record_.groups[group_of_[entry.group]];
-    group.last_enqueued = std::max(group.last_enqueued.value_or(0), entry.collective);
-    has_messages_[entry.group] |= entry.is_message;
-    if (entry.is_message || entry.state == RecordedState::kScheduled) return;
-    group.last_started = std::max(group.last_started.value_or(0), entry.collective);
-    if (entry.state == RecordedState::kCompleted)
-      group.last_completed = std::max(group.last_completed.value_or(0), entry.collective);
-  }
-
-  void keep() {
-    std::map<std::int64_t, std::deque<const Entry*>> ended;
-    std::map<std::int64_t, std::size_t> pending;
-    for (const Entry& entry : entries_) {
-      if (entry.state != RecordedState::kCompleted) {
-        if (++pending[entry.group] > kMaxPending) ++record_.groups[group_of_[entry.group]].left_out;
-        continue;
-      }
-      auto& last = ended[entry.group];
-      last.push_back(&entry);
-      if (last.size() > kMaxEnded) last.pop_front();
-    }
-    pending.clear();
-    for (const Entry& entry : entries_) {
-      const auto& last = ended[entry.group];
-      const bool kept = entry.state == RecordedState::kCompleted
-                            ? std::find(last.begin(), last.end(), &entry) != last.end()
-                            : ++pending[entry.group] <= kMaxPending;
-      if (kept) record_.groups[group_of_[entry.group]].operations.push_back(operation(entry));
-    }
-  }
-
-  RecordedOperation operation(const Entry& entry) const {
-    RecordedOperation operation{.sequence = entry.is_message ? entry.message : entry.collective,
-                                .is_message = entry.is_message,
-                                .name = entry.name,
-                                .state = entry.state};
-    operation.input_sizes = sizes(*entry.value, "input_sizes");
-    operation.output_sizes = sizes(*entry.value, "output_sizes");
-    operation.input_types = types(*entry.value, "input_dtypes");
-    operation.output_types = types(*entry.value, "output_dtypes");
-    if (const Value* frames = fields_.get(*entry.value, "frames", Kind::kList))
+  void add_details(const Value& entry, RecordedOperation& operation) const {
+    operation.input_sizes = sizes(entry, "input_sizes");
+    operation.output_sizes = sizes(entry, "output_sizes");
+    operation.input_types = types(entry, "input_dtypes");
+    operation.output_types = types(entry, "output_dtypes");
+    if (const Value* frames = fields_.get(entry, "frames", Kind::kList))
       for (std::size_t i = 0; i < std::min(frames->items.size(), kMaxFrames); ++i) {
         const Value& frame = document_.at(frames->items[i]);
         operation.frames.push_back(
             {fields_.text(frame, "name"), fields_.text(frame, "filename"),
              static_cast<int>(std::clamp<std::int64_t>(fields_.number(frame, "line"), 0, 1 << 30))});
       }
-    return operation;
   }
 
   std::vector<std::vector<std::int64_t>> sizes(const Value& entry, const char* key) const {
@@ -282,16 +192,16 @@ class DumpReader {
   }
 
   // It knows more than the entries only if those that have ended are not dumped. It counts messages, too.
-  void read_status(const Value& status) {
+  void read_status(const Value& status, FlightRecord& record) const {
     for (std::size_t i = 0; i + 1 < status.items.size(); i += 2) {
       const Value &key = document_.at(status.items[i]), &one = document_.at(status.items[i + 1]);
       if (one.kind != Kind::kDict)
         throw Defect{fmt::format("pg_status: expected a dict, found {}", to_string(one.kind))};
       std::int64_t id = -1;
       std::from_chars(key.text.data(), key.text.data() + key.text.size(), id);
-      const auto group = group_of_.find(id);
-      if (group == group_of_.end() || has_messages_[id]) continue;
-      RecordedGroup& into = record_.groups[group->second];
+      const auto group = builder_.group_of_collectives(id);
+      if (!group) continue;
+      RecordedGroup& into = record.groups[*group];
       for (const auto& [name, last] : {std::pair{"last_enqueued_collective", &into.last_enqueued},
                                        {"last_started_collective", &into.last_started},
                                        {"last_completed_collective", &into.last_completed}})
@@ -301,10 +211,8 @@ class DumpReader {
 
   const Document& document_;
   Fields fields_;
-  FlightRecord record_;
-  std::vector<Entry> entries_;
-  std::map<std::int64_t, std::size_t> group_of_;  // pg_id to index in record_.groups
-  std::map<std::int64_t, bool> has_messages_;
+  RecordBuilder builder_;
+  std::vector<ValueId> entries_;
 };
 
 }  // namespace

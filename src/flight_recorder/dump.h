@@ -21,9 +21,6 @@
 
 namespace rankstacks::flight_recorder {
 
-// Of one group: operations that have not ended (the oldest), and the last ones that have.
-inline constexpr std::size_t kMaxPending = 32, kMaxEnded = 4;
-
 // Keys that are missing have their defaults; a value of another type than torch writes is an error. Errors: kMalformed,
 // kUnsupported (a pickle that is not plain data), kLimit. age_ms is not set.
 Result<FlightRecord> read_dump(std::string_view bytes, const std::string& path);

@@ -57,6 +57,7 @@ struct FlightRecord {
   std::string version;  // of its format: "2.10"
   // How long before the stacks the file was last written; negative: after them. std::nullopt: not known.
   std::optional<double> age_ms;
+  bool from_memory = false;  // of the process, or of its core: no dump was written
   std::vector<RecordedGroup> groups;
   // pthread_self() of the threads that have called the operations: torch 2.9 and newer. Not part of reports.
   std::set<std::uint64_t> thread_ids;

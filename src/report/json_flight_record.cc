@@ -134,8 +134,11 @@ RecordedGroup read_group(const Node& node) {
 void write_flight_record(JsonText& json, const FlightRecord& record) {
   json.key("flight_recorder");
   json.open('{', true);
-  json.field("path", record.path);
-  json.field("version", record.version);
+  json.field("source", record.from_memory ? "memory" : "dump");
+  if (!record.from_memory) {
+    json.field("path", record.path);
+    json.field("version", record.version);
+  }
   json.field("age_ms", record.age_ms);
   json.key("groups");
   json.open('[', true);
@@ -147,6 +150,7 @@ void write_flight_record(JsonText& json, const FlightRecord& record) {
 FlightRecord read_flight_record(const Node& node) {
   node.require_object();
   FlightRecord record;
+  node.optional("source", [&](const Node& n) { record.from_memory = n.text() == "memory"; });
   node.optional("path", [&](const Node& n) { record.path = n.text(); });
   node.optional("version", [&](const Node& n) { record.version = n.text(); });
   node.optional("age_ms", [&](const Node& n) { record.age_ms = n.real(); });

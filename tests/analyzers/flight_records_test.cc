@@ -48,7 +48,8 @@ LiteralJob waiting(int ranks, const std::vector<std::vector<RecordedGroup>>& rec
     if (elsewhere && r == 1) stack.insert(stack.end() - 2, py("simulate", "/home/u/train.py", 7));
     RankSnapshot& rank = nccl_rank(literal, r, ranks, stack);
     if (static_cast<std::size_t>(r) < recorded.size() && !recorded[r].empty())
-      rank.flight_record = FlightRecord{"/tmp/trace_" + std::to_string(r), "2.10", 100.0, recorded[r]};
+      rank.flight_record = FlightRecord{
+          .path = "/tmp/trace_" + std::to_string(r), .version = "2.10", .age_ms = 100.0, .groups = recorded[r]};
   }
   return literal;
 }
@@ -144,9 +145,34 @@ TEST_CASE("messages without a counterpart in the dumps") {
         Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
 }
 
+TEST_CASE("a record in memory, and a watchdog that cannot note what has ended") {
+  const RecordedGroup sends = group({ended(3), called(1, "send 0->1")}, kTwo);
+  LiteralJob job = waiting(2, {{sends}, {group({ended(3), called(4, "all_reduce")}, kTwo)}});
+  for (RankSnapshot& rank : job.job.ranks) rank.flight_record->from_memory = true;
+  CHECK(accused(job) == Accused{{0, "unmatched-p2p"}});
+  SECTION("in a call of the driver") {
+    Frame driver = nat("cuEventQuery");
+    driver.module = "/usr/lib/libcuda.so.580.1";
+    job.thread(job.job.ranks[0], 900, "pt_nccl_watchdg", {driver, nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")});
+    CHECK(accused(job).empty());
+    CHECK(describe_recorded_wait(job.job, job.job.ranks[0]).empty());
+  }
+  SECTION("it sleeps") {
+    job.thread(job.job.ranks[0], 900, "pt_nccl_watchdg",
+               {libc("pthread_cond_timedwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")});
+    CHECK(accused(job) == Accused{{0, "unmatched-p2p"}});
+  }
+  SECTION("the default groups of two libraries") {
+    RecordedGroup of_gloo = group({called(1, "barrier")}, kTwo);
+    of_gloo.library = "gloo";
+    job.job.ranks[0].flight_record->groups.push_back(of_gloo);
+    CHECK(accused(job) == Accused{{0, "unmatched-p2p"}});
+  }
+}
+
 TEST_CASE("the operation that a dump says a rank waits in") {
   const LiteralJob job = waiting(4, {{kReduces}, {kReduces}, {kReduces}, {kReduces}});
-  CHECK(describe_recorded_wait(job.job.ranks[0]) == "all_reduce, number 4 of group 0 (g)");
+  CHECK(describe_recorded_wait(job.job, job.job.ranks[0]) == "all_reduce, number 4 of group 0 (g)");
   bool named = false;
   for (const WaitNode& node : analyze(job.job).waits.nodes())
     named |= node.text.find("all_reduce, number 4 of group 0") != std::string::npos;

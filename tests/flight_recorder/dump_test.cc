@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "flight_recorder/pickle.h"
+#include "flight_recorder/record_builder.h"
 
 using namespace rankstacks;
 using namespace rankstacks::flight_recorder;

@@ -37,6 +37,7 @@ LiteralJob everything() {
   rank.flight_record = FlightRecord{"/tmp/trace_3",
                                     "2.10",
                                     250.5,
+                                    false,
                                     {{"0",
                                       "default_pg",
                                       "nccl",

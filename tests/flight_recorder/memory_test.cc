@@ -1,0 +1,252 @@
+// The four forms of PyTorch's Flight Recorder, made of the same libstdc++ types in this process's own memory.
+#include "flight_recorder/memory.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+
+#include "flight_recorder/record_builder.h"
+
+namespace rankstacks::flight_recorder {
+namespace {
+
+template <class T, std::uint32_t N>
+struct SmallVector {  // c10/util/SmallVector.h
+  SmallVector() = default;
+  SmallVector(const SmallVector& other) { *this = other; }
+  SmallVector& operator=(const SmallVector& other) {
+    clear();
+    for (std::uint32_t i = 0; i < other.size; ++i) push_back(static_cast<T*>(other.begin)[i]);
+    return *this;
+  }
+  ~SmallVector() { clear(); }
+  void clear() {
+    if (begin != within) delete[] static_cast<T*>(begin);
+    begin = within, size = 0, capacity = N;
+  }
+  void push_back(T value) {
+    if (size == capacity) {
+      T* const more = new T[2 * capacity];
+      std::copy_n(static_cast<T*>(begin), size, more);
+      if (begin != within) delete[] static_cast<T*>(begin);
+      begin = more, capacity *= 2;
+    }
+    static_cast<T*>(begin)[size++] = value;
+  }
+
+  void* begin = within;
+  std::uint32_t size = 0, capacity = N;
+  T within[N] = {};
+};
+
+struct Nothing {};
+struct Epoch {
+  std::size_t reset_epoch = 0;
+};
+struct Thread {
+  std::thread::id thread_id = std::this_thread::get_id();
+  std::string thread_name = "python3";
+};
+struct Epochs {
+  std::size_t reset_epoch = 0;
+  std::unordered_map<std::size_t, std::size_t> starts;
+};
+
+template <bool kHasEpoch, bool kHasThread, class Dimension>
+struct Recorder {
+  struct Entry {
+    std::size_t id = 0;
+    [[no_unique_address]] std::conditional_t<kHasEpoch, Epoch, Nothing> epoch;
+    std::size_t pg_id = 0;
+    std::tuple<std::string, std::string> pg_name;
+    std::size_t collective_seq_id = 0, p2p_seq_id = 0, op_id = 0;
+    std::string profiling_name;
+    std::shared_ptr<int> traceback;
+    void *start = nullptr, *end = nullptr;
+    std::int64_t created = 1, timeout = 600'000;
+    bool is_p2p = false;
+    std::optional<float> duration;
+    std::optional<std::int64_t> started, completed;
+    SmallVector<Dimension, 4> input_dims;
+    std::vector<std::int8_t> input_types;
+    SmallVector<Dimension, 4> output_dims;
+    std::vector<std::int8_t> output_types;
+    SmallVector<std::int64_t, 8> sizes;
+    [[no_unique_address]] std::conditional_t<kHasThread, Thread, Nothing> thread;
+    bool retired = false;
+  };
+  struct State {
+    bool enabled = true, capture_cpp_stack = false;
+    std::mutex mutex;
+    std::vector<Entry> entries;
+    std::size_t most = 8, next = 0, id = 0;
+    [[no_unique_address]] std::conditional_t<kHasEpoch, Epochs, Nothing> epochs;
+    std::map<std::size_t, std::shared_ptr<int>> status;
+    std::map<std::tuple<std::string, std::string>, std::vector<std::uint64_t>> ranks;
+  };
+
+  Recorder() : state(std::make_unique<State>()), instance(state.get()) {}
+
+  Entry& call(std::size_t group, const std::string& name, std::size_t number, std::vector<std::int64_t> sizes = {}) {
+    Entry entry;
+    entry.id = state->id;
+    entry.pg_id = group;
+    entry.pg_name = group == 0 ? std::tuple("0", "default_pg")
+                               : std::tuple("5", "a description that does not fit into the string itself");
+    entry.collective_seq_id = number;
+    entry.profiling_name = name;
+    entry.input_dims.push_back(static_cast<Dimension>(sizes.size()));
+    for (const std::int64_t size : sizes) entry.sizes.push_back(size);
+    entry.input_types = {6};  // Float
+    const std::size_t at = state->next;
+    if (state->entries.size() < state->most) state->entries.push_back(entry);
+    else state->entries[at] = entry;
+    state->next = (at + 1) % state->most;
+    ++state->id;
+    return state->entries[at];
+  }
+  void end(Entry& entry) {
+    entry.retired = true;
+    entry.completed = 5;
+  }
+  RecorderPlace place(bool of_nccl = true) const { return {reinterpret_cast<Address>(&instance), of_nccl}; }
+
+  std::unique_ptr<State> state;
+  State* instance;
+};
+
+bool read_own(Address at, std::span<std::byte> into) {
+  const iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(at), into.size()};
+  return into.empty() || process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(into.size());
+}
+
+using Torch25 = Recorder<false, false, int>;
+using Torch27 = Recorder<false, false, std::int64_t>;
+using Torch29 = Recorder<false, true, std::int64_t>;
+using Torch211 = Recorder<true, true, std::int64_t>;
+
+TEMPLATE_TEST_CASE("what each version of PyTorch has recorded", "", Torch25, Torch27, Torch29, Torch211) {
+  TestType recorder;
+  recorder.state->ranks[{"0", "default_pg"}] = {0, 1, 2, 3};
+  recorder.state->ranks[{"5", "a description that does not fit into the string itself"}] = {1, 3};
+  for (std::size_t n = 1; n <= 3; ++n) recorder.end(recorder.call(0, "nccl:all_reduce", n, {10}));
+  recorder.end(recorder.call(1, "nccl:_all_gather_base", 1, {4, 2}));
+  recorder.call(0, "nccl:_reduce_scatter_base", 4, {2, 3, 4, 5, 6, 7, 8, 9, 10});
+  recorder.call(1, "nccl:broadcast", 2, {7});
+
+  const auto record = read_recorder(read_own, recorder.place());
+  REQUIRE(record);
+  CHECK(record->from_memory);
+  REQUIRE(record->groups.size() == 2);
+  const RecordedGroup& all = record->groups[0];
+  CHECK((all.name == "0" && all.description == "default_pg" && all.library == "nccl"));
+  CHECK(all.ranks == std::vector<int>{0, 1, 2, 3});
+  CHECK((all.last_enqueued == 4 && all.last_completed == 3));
+  REQUIRE(all.operations.size() == 4);
+  CHECK((all.operations[0].name == "all_reduce" && all.operations[0].state == RecordedState::kCompleted));
+  const RecordedOperation& waits = all.operations[3];
+  CHECK((waits.name == "_reduce_scatter_base" && waits.sequence == 4 && waits.state == RecordedState::kScheduled));
+  CHECK(waits.input_sizes == std::vector<std::vector<std::int64_t>>{{2, 3, 4, 5, 6, 7, 8, 9}});  // 8 of 9
+  CHECK(waits.input_types == std::vector<std::string>{"Float"});
+  const RecordedGroup& some = record->groups[1];
+  CHECK(some.description == "a description that does not fit into the string itself");
+  CHECK(some.ranks == std::vector<int>{1, 3});
+  REQUIRE(some.operations.size() == 2);
+  CHECK((some.operations[0].name == "_all_gather_base" && some.operations[1].name == "broadcast"));
+  CHECK(record->thread_ids.size() == (sizeof recorder.state->entries[0] > 500 ? 1u : 0u));
+}
+
+TEST_CASE("a ring that is full is read from its oldest entry") {
+  Torch211 recorder;
+  for (std::size_t n = 1; n <= 21; ++n) {
+    auto& entry = recorder.call(0, "nccl:all_reduce", n, {10});
+    if (n <= 19) recorder.end(entry);
+  }
+  const auto record = read_recorder(read_own, recorder.place());
+  REQUIRE(record);
+  REQUIRE(record->groups.size() == 1);
+  REQUIRE(record->groups[0].operations.size() == kMaxEnded + 2);
+  CHECK(record->groups[0].operations.front().sequence == 16);
+  CHECK(record->groups[0].operations.back().sequence == 21);
+}
+
+TEST_CASE("messages of a batch have the state of the entry that ends it") {
+  Torch211 recorder;
+  for (const char* name : {"nccl:send 0->1", "nccl:recv 0<-1", "nccl:coalesced"}) {
+    auto& entry = recorder.call(0, name, 0, {3});
+    entry.is_p2p = true;
+    entry.p2p_seq_id = 1;
+    if (std::string_view(name) == "nccl:coalesced") recorder.end(entry);
+  }
+  auto& next = recorder.call(0, "nccl:send 0->1", 0, {3});
+  next.is_p2p = true;
+  next.p2p_seq_id = 2;
+  const auto record = read_recorder(read_own, recorder.place());
+  REQUIRE(record);
+  REQUIRE(record->groups[0].operations.size() == 3);
+  CHECK(record->groups[0].operations[1].state == RecordedState::kCompleted);
+  CHECK((record->groups[0].operations[2].name == "send 0->1" && record->groups[0].operations[2].is_message &&
+         record->groups[0].operations[2].state == RecordedState::kScheduled));
+}
+
+TEST_CASE("gloo's operations that are retired have ended") {
+  Torch211 recorder, of_nccl;
+  recorder.call(0, "gloo:all_reduce", 1, {10}).retired = true;
+  recorder.call(0, "gloo:all_reduce", 2, {10});
+  const auto record = read_recorder(read_own, recorder.place(false));
+  REQUIRE(record);
+  CHECK((record->groups[0].library == "gloo" && record->groups[0].last_completed == 1));
+  SECTION("both libraries have a default group of their own") {
+    of_nccl.call(0, "nccl:all_reduce", 7, {10});
+    const std::vector<RecorderPlace> places = {recorder.place(false), of_nccl.place()};
+    const auto both = read_recorders(read_own, places);
+    REQUIRE(both);
+    REQUIRE(both->groups.size() == 2);
+    CHECK((both->groups[0].library == "nccl" && both->groups[0].last_enqueued == 7));
+    CHECK((both->groups[1].library == "gloo" && both->groups[1].last_enqueued == 2));
+  }
+}
+
+TEST_CASE("memory that is not sound is no record") {
+  Torch211 recorder;
+  for (std::size_t n = 1; n <= 3; ++n) recorder.call(0, "nccl:all_reduce", n, {10});
+  REQUIRE(read_recorder(read_own, recorder.place()));
+  auto& entry = recorder.state->entries[1];
+  SECTION("no recorder yet") { recorder.instance = nullptr; }
+  SECTION("it is switched off") { recorder.state->enabled = false; }
+  SECTION("it is no recorder") { recorder.instance += 1; }
+  SECTION("a flag") { reinterpret_cast<unsigned char&>(entry.retired) = 7; }
+  SECTION("a number that does not follow") { recorder.state->id = 17; }
+  SECTION("a text's length") { reinterpret_cast<std::size_t*>(&entry.profiling_name)[1] = 1 << 20; }
+  SECTION("a text's place") { reinterpret_cast<Address*>(&entry.profiling_name)[0] = 8; }
+  SECTION("more dimensions than sizes") { static_cast<std::int64_t*>(entry.input_dims.begin)[0] = 2; }
+  SECTION("the map's count") {
+    recorder.state->ranks[{"0", "default_pg"}] = {0, 1};
+    reinterpret_cast<std::size_t*>(&recorder.state->ranks)[5] = 3;
+    CHECK_FALSE(read_recorder(read_own, recorder.place()));
+    reinterpret_cast<std::size_t*>(&recorder.state->ranks)[5] = 1;
+    recorder.state->enabled = false;
+  }
+  CHECK_FALSE(read_recorder(read_own, recorder.place()));
+  // What was damaged is not freed.
+  new auto(std::move(recorder.state));  // NOLINT(bugprone-unhandled-exception-at-new)
+}
+
+TEST_CASE("a record that changes while it is read") {
+  Torch211 recorder;
+  recorder.call(0, "nccl:all_reduce", 1, {10});
+  std::size_t reads = 0;
+  const auto moves = [&](Address at, std::span<std::byte> into) {
+    if (++reads % 4 == 0) recorder.call(0, "nccl:all_reduce", reads, {10});
+    return read_own(at, into);
+  };
+  CHECK_FALSE(read_recorder(moves, recorder.place()));
+}
+
+}  // namespace
+}  // namespace rankstacks::flight_recorder
