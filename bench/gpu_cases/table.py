@@ -388,6 +388,28 @@ def eleventh_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("eleventh-", "eleventh-cores-"))
 
 
+def twelfth(case, *reasons, odd=1, program="twelfth.py", **options):
+    return GpuCase("twelfth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def twelfth_framework(case, *reasons, **options):
+    return twelfth(case, *reasons, program="twelfth_frameworks.py", **options)
+
+
+def twelfth_at_odds(case, first, second=None, **options):
+    """Two ranks in conflict, neither of which is more right. `first`, `second`: the reasons of each; those of both where there is no second."""
+    return GpuCase("twelfth-" + case, "twelfth_groups.py", (case,), culprit(r0=first, r1=second or first), **options)
+
+
+def twelfth_well(case, **options):
+    return GpuCase("twelfth-well-" + case, "twelfth_well.py", (case,), Truth("healthy"), **options)
+
+
+def twelfth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("twelfth-", "twelfth-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -1052,6 +1074,70 @@ HELD_OUT = [
     # The second rank compiles in each step, and the first one waits for it.
     eleventh_well("slow-pass"),
 
+    # The twelfth batch.
+    # It waits for the lock of a database's file, which a process outside of the job has.
+    twelfth("locked-database", "file-io", "network-io", needs=("torch", "_sqlite3")),
+    # It waits for a place in a queue of its own; the task that makes them has died, and is no thread.
+    twelfth("dead-consumer", "python-lock", "worker-dead", "user-code"),
+    # Its event loop runs a task that does not end, before it raises.
+    twelfth("keeps-trying", "user-code", "exception"),
+    # It reads from its standard input, as input() does.
+    twelfth("shell-on-nan", "debugger"),
+    # It waits for a semaphore in C; those that had the permits were processes, and are gone.
+    twelfth("node-semaphore", "native-lock"),
+    # It waits for a signal, in a call of its own.
+    twelfth("awaits-signal", "user-code", launch="torchrun"),
+    # Else its watchdog may end the other rank as well, when it finds the connection closed. The process that it has left is no rank.
+    twelfth("killed-with-child", "missing", environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    # It joins a thread of its own, which waits for a queue that only the main thread fills; the other rank waits in a store.
+    twelfth("pool-exit", "python-lock"),
+    # A circle: it waits for its processes, and they for it.
+    twelfth("actors-starve", "subprocess", "data-loading"),
+    # It sleeps until it tries again to reach a server; the other rank waits in a call of torch.distributed.rpc.
+    twelfth("push-backoff", "user-code", "network-io"),
+    # Its loader computes in Python, within next().
+    twelfth("dedup-collate", "data-loading", "user-code"),
+    # A worker of its loader waits for another one, which has nothing to do.
+    twelfth("worker-barrier", "data-loading"),
+    # All ranks are at the same place, and wait for somebody outside.
+    GpuCase("twelfth-no-word", "twelfth.py", ("no-word",), Truth("symmetric")),
+
+    # What it reads is a batch, by a plain read().
+    twelfth_framework("zero-bubble", "file-io", "data-loading", odd=0),
+    # It traces, and waits for a lock in the operator; the thread that has it waits for a queue.
+    twelfth_framework("traced-table", "compiling", "python-lock"),
+    twelfth_framework("bucket-lock", "gpu-wait"),
+    # The server is one of XML-RPC.
+    twelfth_framework("logged-optimizer", "network-io"),
+    # Both ranks wait for their processes; that of the other rank waits for that of the odd one, which writes.
+    twelfth_framework("checkpoint-process", "checkpoint-io", "file-io", "subprocess"),
+
+    # They wait in two groups; the odd rank has ended its step before the other one.
+    twelfth_at_odds("uneven-closures", ("collective-mismatch", "process-group-order", "behind")),
+    # They wait in two groups on their GPUs, where rank 0 has a reduction of its backward pass before the one that all do; both programs are
+    # at the same place.
+    twelfth_at_odds("frozen-layer", ("collective-mismatch", "process-group-order")),
+    # Rank 0 calls alone what all should call; the other one waits for it in the store.
+    twelfth_at_odds("samples-for-log", ("collective-mismatch", "process-group-order"),
+                    ("store-wait", "collective-mismatch", "process-group-order")),
+    # It waits for a message that rank 0 does not send; that waits for it as it should.
+    twelfth("work-items", "unmatched-p2p", "collective-mismatch", program="twelfth_groups.py"),
+
+    # Ranks have nothing to do for most of the time, and look for requests a thousand times a second, which come.
+    twelfth_well("request-slots"),
+    # The second rank is in one call for a second or longer, again and again, and the first one waits for it.
+    twelfth_well("sorted-index"),
+    # The second rank waits in a barrier for five seconds, in which the first one computes.
+    twelfth_well("scores-on-first"),
+    # Both ranks wait for their GPUs, which compute.
+    twelfth_well("replayed-graphs", alone=True),
+    # The main threads wait for threads of their own, which compute, and then for each other.
+    twelfth_well("pooled-features", launch="torchrun"),
+    # The second rank waits for a pipe nearly all the time, which is read.
+    twelfth_well("slow-reader"),
+    # The first rank waits for the second one in a call of torch.distributed.rpc, and the second one for a thread of its own.
+    twelfth_well("slow-pusher"),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -1079,4 +1165,6 @@ HELD_OUT += [ninth_core(case) for case in HELD_OUT if case.name in ("ninth-callb
 HELD_OUT += [tenth_core(case) for case in HELD_OUT if case.name in ("tenth-notify-one", "tenth-balanced-batches")]
 HELD_OUT += [eleventh_core(case) for case in HELD_OUT
              if case.name in ("eleventh-full-metrics-queue", "eleventh-recompute-lock", "eleventh-scripted-loop")]
+HELD_OUT += [twelfth_core(case) for case in HELD_OUT
+             if case.name in ("twelfth-locked-database", "twelfth-zero-bubble", "twelfth-traced-table", "twelfth-frozen-layer")]
 CASES += HELD_OUT
