@@ -29,9 +29,9 @@ bool has_one_size(std::string_view name) {
   return false;
 }
 
-double elements_of(const RecordedOperation& operation) {
+double elements_of(const std::vector<std::vector<std::int64_t>>& tensors) {
   double sum = 0;
-  for (const auto& tensor : operation.input_sizes)
+  for (const auto& tensor : tensors)
     sum += std::accumulate(tensor.begin(), tensor.end(), 1.0,
                            [](double product, std::int64_t size) { return product * static_cast<double>(size); });
   return sum;
@@ -40,7 +40,7 @@ double elements_of(const RecordedOperation& operation) {
 std::string describe(const RecordedOperation& operation) {
   std::string text = operation.name;
   if (operation.is_message || operation.input_sizes.empty()) return text;
-  text += fmt::format(" of {:.0f}", elements_of(operation));
+  text += fmt::format(" of {:.0f}", elements_of(operation.input_sizes));
   return operation.input_types.empty() ? text + " elements" : text + " " + operation.input_types.front();
 }
 
@@ -151,7 +151,11 @@ class Records {
   std::optional<Deadlock> explain() const {
     for (const Seen& seen : groups_)
       if (auto found = another_operation(seen)) return found;
+    for (const Seen& seen : groups_)
+      if (auto found = more_than_was_sent(seen)) return found;
     if (auto found = order()) return found;
+    for (const Seen& seen : groups_)
+      if (auto found = one_call_less(seen)) return found;
     for (const Seen& seen : groups_)
       if (auto found = laggards(seen)) return found;
     for (const Seen& seen : groups_)
@@ -164,7 +168,7 @@ class Records {
 
   static What what_is(const RecordedOperation& operation) {
     if (!has_one_size(operation.name)) return {operation.name, 0, {}};
-    return {operation.name, elements_of(operation), operation.input_types};
+    return {operation.name, elements_of(operation.input_sizes), operation.input_types};
   }
 
   std::optional<Deadlock> another_operation(const Seen& seen) const {
@@ -230,21 +234,94 @@ class Records {
         if (!a || !b || !std::includes(b->waiting.begin(), b->waiting.end(), a->late.begin(), a->late.end()) ||
             !std::includes(a->waiting.begin(), a->waiting.end(), b->late.begin(), b->late.end()))
           continue;
+        // Ranks of other groups may wait along with one of them.
         bool equal = false;
-        const Side accused = smaller_side(a->late, b->late, equal);
+        const Side accused = smaller_side(a->waiting, b->waiting, equal);
+        const bool of_all = has_all_ranks(groups_[x]) != has_all_ranks(groups_[y]);
         return accuse_side(
-            accused, Reason::kProcessGroupOrder,
+            accused, of_all ? Reason::kCollectiveMismatch : Reason::kProcessGroupOrder,
             fmt::format("by the Flight Recorder {} in operation {} of {}, and {} in operation {} of {}, "
                         "each of which needs the other",
-                        waits(b->late), a->number, groups_[x].text, waits(a->late), b->number, groups_[y].text),
+                        waits(b->waiting), b->number, groups_[y].text, waits(a->waiting), a->number, groups_[x].text),
             equal);
       }
     return std::nullopt;
+  }
+  bool has_all_ranks(const Seen& seen) const {
+    const auto world = job_.ranks[seen.by.begin()->first].world_size;
+    return world && seen.members.size() == static_cast<std::size_t>(std::max(*world, 0));
   }
   std::string waits(const Side& side) const {
     return name_side(job_, states_, side) + (side.size() == 1 ? " waits" : " wait");
   }
 
+  static bool has_ended(const RecordedGroup& group, std::int64_t number) {
+    return std::any_of(group.operations.begin(), group.operations.end(), [&](const RecordedOperation& one) {
+      return !one.is_message && one.sequence == number && !is_pending(one);
+    });
+  }
+
+  // An exchange between all of a group that has ended at some of its ranks, while others expect more than was sent.
+  std::optional<Deadlock> more_than_was_sent(const Seen& seen) const {
+    if (seen.by.size() != seen.members.size()) return std::nullopt;
+    std::optional<std::int64_t> number;
+    for (const auto& [rank, group] : seen.by)
+      if (const RecordedOperation* first = first_pending(*group);
+          first != nullptr && first->name == "all_to_all" && knows_what_has_ended(job_, job_.ranks[rank]))
+        number = first->sequence;
+    if (!number) return std::nullopt;
+    Side waiting, ended;
+    double sent = 0, expected = 0;
+    for (const auto& [rank, group] : seen.by) {
+      const auto one = std::find_if(group->operations.begin(), group->operations.end(), [&](const auto& operation) {
+        return !operation.is_message && operation.sequence == *number && operation.name == "all_to_all";
+      });
+      if (one == group->operations.end()) return std::nullopt;
+      (is_pending(*one) ? waiting : ended).push_back(state_of_.at(rank));
+      sent += elements_of(one->input_sizes);
+      expected += elements_of(one->output_sizes);
+    }
+    if (ended.empty() || expected <= sent) return std::nullopt;
+    return accuse_side(
+        waiting, Reason::kCollectiveMismatch,
+        fmt::format("by the Flight Recorder the ranks send {:.0f} elements and expect {:.0f} in operation "
+                    "{} of {}, all_to_all, which has ended at {}",
+                    sent, expected, *number, seen.text, name_side(job_, states_, ended)),
+        false);
+  }
+
+  // Ranks that have called one operation less of a group, and wait in one of another group that the others have called
+  // as well: it cannot end, as the others' GPUs are in the first.
+  std::optional<Deadlock> one_call_less(const Seen& seen) const {
+    const auto found = late_in(seen);
+    if (!found || found->late.size() + found->waiting.size() != seen.members.size()) return std::nullopt;
+    for (const Seen& other : groups_) {
+      if (&other == &seen) continue;
+      std::optional<std::int64_t> number;
+      bool all_call = true;
+      for (const Side* side : {&found->late, &found->waiting})
+        for (const std::size_t i : *side) {
+          const auto in = other.by.find(states_[i].rank);
+          const auto first = in == other.by.end() ? std::nullopt : first_pending_collective(*in->second);
+          all_call &= first && (!number || first == number);
+          number = first;
+        }
+      if (!all_call) continue;
+      bool equal = false;
+      const Side accused = smaller_side(found->late, found->waiting, equal);
+      return accuse_side(
+          accused, Reason::kCollectiveMismatch,
+          fmt::format("by the Flight Recorder {} called operation {} of {}, which {} not, and all wait in "
+                      "operation {} of {}",
+                      has(found->waiting), found->number, seen.text, has(found->late), *number, other.text),
+          equal);
+    }
+    return std::nullopt;
+  }
+
+  std::string has(const Side& side) const {
+    return name_side(job_, states_, side) + (side.size() == 1 ? " has" : " have");
+  }
   bool waits_in_something_recorded(std::size_t state) const {
     for (const RecordedGroup& group : job_.ranks[states_[state].rank].flight_record->groups)
       if (first_pending(group) != nullptr) return true;
@@ -284,40 +361,137 @@ class Records {
     return std::nullopt;
   }
 
-  // Whether the peer has called what this message needs, and that has not ended.
-  static bool has_counterpart(const RecordedOperation& message, const RecordedGroup& of_peer, std::size_t own_place) {
-    const bool sends = message.name.starts_with("send ");
-    return of_peer.left_out > 0 ||
-           std::any_of(of_peer.operations.begin(), of_peer.operations.end(), [&](const RecordedOperation& other) {
-             return is_pending(other) && other.is_message && other.name.starts_with(sends ? "recv " : "send ") &&
-                    peer_in(other) == own_place;
-           });
+  // What a rank has called and not ended, as it has to end: one collective, or the messages of one batch.
+  struct Step {
+    std::int64_t number = 0;
+    bool is_collective = false;
+    std::vector<const RecordedOperation*> messages;
+  };
+  static std::vector<Step> steps_of(const RecordedGroup& group) {
+    std::vector<Step> steps;
+    for (const RecordedOperation& one : group.operations) {
+      if (!is_pending(one)) continue;
+      if (steps.empty() || !one.is_message || steps.back().is_collective || steps.back().number != one.sequence)
+        steps.push_back({one.sequence, !one.is_message, {}});
+      if (one.is_message) steps.back().messages.push_back(&one);
+    }
+    return steps;
+  }
+  static std::int64_t last_message(const RecordedGroup& group) {
+    std::int64_t last = 0;
+    for (const RecordedOperation& one : group.operations)
+      if (one.is_message) last = std::max(last, one.sequence);
+    return last;
+  }
+
+  // The ranks of one group, by place in it, with what each still has to do. Messages that meet are taken away, until
+  // nothing meets any more.
+  struct Exchange {
+    const RecordedGroup* group = nullptr;
+    std::size_t rank = 0;
+    std::vector<Step> steps;  // the first is what it waits in
+    bool is_called_completely = true;
+  };
+  std::optional<std::map<std::size_t, Exchange>> stuck_exchanges(const Seen& seen) const {
+    std::map<std::size_t, Exchange> at;
+    for (const auto& [rank, group] : seen.by) {
+      if (!knows_what_has_ended(job_, job_.ranks[rank])) return std::nullopt;
+      const auto place = std::find(seen.members.begin(), seen.members.end(), *job_.ranks[rank].rank);
+      at[static_cast<std::size_t>(place - seen.members.begin())] = {group, rank, steps_of(*group),
+                                                                    group->left_out == 0};
+    }
+    for (bool meets = true; meets;) {
+      meets = false;
+      for (auto& [place, one] : at) {
+        if (one.steps.empty() || one.steps.front().is_collective) continue;
+        auto& messages = one.steps.front().messages;
+        for (std::size_t m = 0; m < messages.size(); ++m) {
+          const auto other = at.find(peer_in(*messages[m]).value_or(place));
+          if (other == at.end() || other->first == place || other->second.steps.empty()) continue;
+          auto& its = other->second.steps.front().messages;
+          const std::string_view wanted = messages[m]->name.starts_with("send ") ? "recv " : "send ";
+          const auto met = std::find_if(its.begin(), its.end(), [&, to = place](const RecordedOperation* theirs) {
+            return theirs->name.starts_with(wanted) && peer_in(*theirs) == to;
+          });
+          if (met == its.end()) continue;
+          its.erase(met);
+          messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(m--));
+          meets = true;
+        }
+        if (messages.empty()) one.steps.erase(one.steps.begin());
+      }
+      for (auto& [place, one] : at)
+        if (!one.steps.empty() && !one.steps.front().is_collective && one.steps.front().messages.empty())
+          one.steps.erase(one.steps.begin());
+    }
+    return at;
+  }
+
+  // Those whose message has to be called by a rank that has not called it. Of a batch that has ended in part, those
+  // that ended are not known: a peer that has called as many batches is not the one.
+  std::vector<std::size_t> peers_without(const Exchange& one, const std::map<std::size_t, Exchange>& at) const {
+    std::vector<std::size_t> all, with_fewer;
+    for (const RecordedOperation* message : one.steps.front().messages) {
+      const auto place = peer_in(*message);
+      const auto peer = place ? at.find(*place) : at.end();
+      if (peer == at.end() || peer->second.steps.empty() || !peer->second.is_called_completely) return {};
+      all.push_back(*place);
+      if (last_message(*peer->second.group) < one.steps.front().number) with_fewer.push_back(*place);
+    }
+    return all.size() > 1 && !with_fewer.empty() ? with_fewer : all;
   }
 
   std::optional<Deadlock> unmatched(const Seen& seen) const {
+    const auto at = stuck_exchanges(seen);
+    if (!at) return std::nullopt;
     Side direct, circle;
-    std::set<std::size_t> without, peers;
+    std::map<std::size_t, Side> waiting_for;  // by the place of a rank that waits in a collective
+    std::map<std::size_t, std::set<std::size_t>> needs;
     std::string words;
-    for (const auto& [rank, group] : seen.by) {
-      if (!knows_what_has_ended(job_, job_.ranks[rank])) continue;
-      const RecordedOperation* message = first_pending(*group);
-      const auto place = message != nullptr ? peer_in(*message) : std::nullopt;
-      const auto peer = place ? rank_at(seen, *place) : std::nullopt;
-      if (!peer || *peer == rank) continue;
-      const RecordedGroup& of_peer = *seen.by.at(*peer);
-      const RecordedOperation* its = first_pending(of_peer);
-      const auto own = std::find(seen.members.begin(), seen.members.end(), *job_.ranks[rank].rank);
-      if (its == nullptr || has_counterpart(*message, of_peer, static_cast<std::size_t>(own - seen.members.begin())))
-        continue;
-      words += fmt::format("{}{} in {}", words.empty() ? "" : ", ", waits({state_of_.at(rank)}), message->name);
-      (its->is_message ? circle : direct).push_back(state_of_.at(rank));
-      without.insert(rank), peers.insert(*peer);
+    for (const auto& [place, one] : *at) {
+      if (one.steps.empty() || one.steps.front().is_collective) continue;
+      const std::size_t state = state_of_.at(one.rank);
+      for (const std::size_t peer : peers_without(one, *at)) {
+        if (peer == place) continue;
+        if (at->at(peer).steps.front().is_collective) waiting_for[peer].push_back(state);
+        else needs[place].insert(peer);
+      }
+      if (const RecordedOperation* first = first_pending(*one.group); first != nullptr && first->is_message)
+        words += fmt::format("{}{} in {}", words.empty() ? "" : ", ", waits({state}), first->name);
     }
-    const bool is_circle = circle.size() >= 2 && without == peers;
-    if (direct.empty() && !is_circle) return std::nullopt;
+    // Several ranks wait for one that has gone on to a collective, which they have called as well.
+    for (auto& [peer, side] : waiting_for) {
+      std::sort(side.begin(), side.end());
+      side.erase(std::unique(side.begin(), side.end()), side.end());
+      if (side.size() >= 2)
+        return accuse_side({state_of_.at(at->at(peer).rank)}, Reason::kCollectiveMismatch,
+                           fmt::format("by the Flight Recorder {} of {}, which it has not called", words, seen.text),
+                           false);
+      direct.insert(direct.end(), side.begin(), side.end());
+    }
+    for (const auto& [place, peers] : needs)
+      if (comes_back(place, needs)) circle.push_back(state_of_.at(at->at(place).rank));
+    if (direct.empty() && circle.size() < 2) return std::nullopt;
+    std::sort(direct.begin(), direct.end());
+    std::sort(circle.begin(), circle.end());
     return accuse_side(
         direct.empty() ? circle : direct, Reason::kUnmatchedP2p,
         fmt::format("by the Flight Recorder {} of {}, which the other rank has not called", words, seen.text), false);
+  }
+
+  static bool comes_back(std::size_t from, const std::map<std::size_t, std::set<std::size_t>>& needs) {
+    std::set<std::size_t> reached;
+    std::vector<std::size_t> left = {from};
+    while (!left.empty()) {
+      const auto next = needs.find(left.back());
+      left.pop_back();
+      if (next == needs.end()) continue;
+      for (const std::size_t peer : next->second) {
+        if (peer == from) return true;
+        if (reached.insert(peer).second) left.push_back(peer);
+      }
+    }
+    return false;
   }
 
   const JobSnapshot& job_;

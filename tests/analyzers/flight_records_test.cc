@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
 #include <map>
 
 #include "analyzers/analysis.h"
@@ -143,6 +144,68 @@ TEST_CASE("messages without a counterpart in the dumps") {
   CHECK(accused(waiting(2, {{sends}, {group({ended(3), called(1, "recv 1<-0")}, kTwo)}})).empty());
   CHECK(accused(waiting(2, {{group({called(1, "recv 0<-1")}, kTwo)}, {group({called(1, "recv 1<-0")}, kTwo)}})) ==
         Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
+}
+
+TEST_CASE("a group of all ranks, and one of some: who waits alone") {
+  const std::vector<int> some = {2, 3};
+  const RecordedGroup waits_in_all = group({ended(4), called(5, "all_reduce")}, kFour),
+                      not_in_all = group({ended(4)}, kFour);
+  CHECK(accused(waiting(4, {{waits_in_all},
+                            {waits_in_all},
+                            {not_in_all, group({ended(4), called(5, "all_to_all")}, some, "2")},
+                            {waits_in_all, group({ended(4)}, some, "2")}})) == Accused{{2, "collective-mismatch"}});
+}
+
+TEST_CASE("one has called a collective of a group more often, and all wait in one of another group") {
+  const RecordedGroup all = group({ended(4), called(5, "all_reduce")}, kTwo);
+  const std::vector<RecordedGroup> more = {all, group({ended(9), called(10, "all_reduce")}, kTwo, "1")},
+                                   less = {all, group({ended(9)}, kTwo, "1")};
+  CHECK(accused(waiting(2, {more, less})) == Accused{{0, "collective-mismatch"}, {1, "collective-mismatch"}});
+}
+
+TEST_CASE("an exchange that has ended where all that was sent has come") {
+  RecordedOperation ends = called(8, "all_to_all", 100, RecordedState::kCompleted),
+                    waits = called(8, "all_to_all", 100);
+  ends.output_sizes = {{100}};
+  waits.output_sizes = {{150}};
+  const std::vector<std::vector<RecordedGroup>> recorded = {{group({ends, called(9, "all_reduce")}, kTwo)},
+                                                            {group({waits, called(9, "all_reduce")}, kTwo)}};
+  CHECK(accused(waiting(2, recorded)) == Accused{{1, "collective-mismatch"}});
+  waits.output_sizes = {{100}};  // its GPU may be in something else
+  CHECK(accused(waiting(2, {recorded[0], {group({waits, called(9, "all_reduce")}, kTwo)}})).empty());
+}
+
+TEST_CASE("messages are compared in the order in which they have to end") {
+  const auto recorded = [](const std::vector<std::pair<int, std::string>>& messages) {
+    Operations operations;
+    for (const auto& [number, name] : messages) operations.push_back(called(number, name));
+    return group(operations, kTwo);
+  };
+  SECTION("the other one sends only after it has received more") {
+    CHECK(accused(waiting(2, {{recorded({{56, "send 0->1"}, {56, "recv 0<-1"}, {57, "send 0->1"}})},
+                              {recorded({{57, "recv 1<-0"}, {58, "recv 1<-0"}, {63, "send 1->0"}})}})) ==
+          Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
+  }
+  SECTION("all of them meet") {
+    CHECK(accused(waiting(2, {{recorded({{56, "send 0->1"}, {57, "recv 0<-1"}})},
+                              {recorded({{57, "recv 1<-0"}, {58, "send 1->0"}})}}))
+              .empty());
+  }
+}
+
+TEST_CASE("a ring of messages that one rank leaves out") {
+  std::vector<std::vector<RecordedGroup>> recorded;
+  for (int r = 0; r < 4; ++r) {
+    const std::string to = fmt::format("send {}->{}", r, (r + 1) % 4),
+                      from = fmt::format("recv {}<-{}", r, (r + 3) % 4);
+    const auto state = r == 0 ? RecordedState::kCompleted : RecordedState::kScheduled;
+    Operations operations = {called(11, to, 8, RecordedState::kCompleted),
+                             called(11, from, 8, RecordedState::kCompleted)};
+    if (r != 2) operations.insert(operations.end(), {called(12, to, 8, state), called(12, from, 8, state)});
+    operations.push_back(called(5, "all_reduce"));
+    recorded.push_back({group(operations, kFour)});
+  }
+  CHECK(accused(waiting(4, recorded)) == Accused{{2, "collective-mismatch"}});
 }
 
 TEST_CASE("a record in memory, and a watchdog that cannot note what has ended") {
