@@ -20,6 +20,22 @@ bool is_fault(int signal) {
   return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE || signal == SIGSYS;
 }
 
+// NCCL has no answer of that rank, on this machine, and knows it by another process number: what has its number in the
+// environment is a child that it has left behind. (The rank itself would have been found first: it is older.)
+bool is_left_behind(const JobSnapshot& job, const UnseenRank& unseen, int world) {
+  if (!job.nccl) return false;
+  return std::any_of(job.nccl->communicators.begin(), job.nccl->communicators.end(), [&](const NcclCommunicator& one) {
+    if (one.size != world) return false;
+    return std::any_of(one.missing.begin(), one.missing.end(), [&](const NcclMember& lost) {
+      return lost.rank == unseen.rank && lost.pid != 0 && lost.pid != unseen.pid &&
+             std::any_of(one.members.begin(), one.members.end(), [&](const NcclMember& here) {
+               return here.host == lost.host && here.process && here.process->pid == here.pid &&
+                      here.process->host == unseen.host;
+             });
+    });
+  });
+}
+
 }  // namespace
 
 MissingRanks missing_ranks(const JobSnapshot& job) {
@@ -41,7 +57,7 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   if (seen.empty() || world > kMaxRanks) return missing;
   for (const UnseenRank& unseen : job.not_looked_at)
     if (unseen.rank < world && seen.insert(unseen.rank).second) {
-      missing.alive.push_back(unseen.rank);
+      (is_left_behind(job, unseen, world) ? missing.certain : missing.alive).push_back(unseen.rank);
       ++per_machine[process_key(UnseenRank{0, unseen.host, 0, unseen.pid_space})];
     }
   int block = stated;
@@ -71,6 +87,7 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   missing.elsewhere.insert(missing.elsewhere.end(), unsure, missing.certain.end());
   missing.certain.erase(unsure, missing.certain.end());
   std::sort(missing.elsewhere.begin(), missing.elsewhere.end());
+  std::sort(missing.certain.begin(), missing.certain.end());
   return missing;
 }
 

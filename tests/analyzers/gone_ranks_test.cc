@@ -74,6 +74,26 @@ TEST_CASE("missing ranks") {
     literal.job.not_looked_at = {{.rank = 1, .host = "node-a", .pid = 4711}};
     CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
+  SECTION("what has its number is a child that it has left behind, as NCCL knows") {
+    LiteralJob literal = waiting({0}, 2);
+    const std::string host = literal.job.ranks[0].host;
+    const Pid pid = literal.job.ranks[0].pid;
+    literal.job.not_looked_at = {{.rank = 1, .host = host, .pid = 4711}};
+    NcclMember here{.rank = 0, .host = "192.0.2.2", .pid = pid, .process = NcclMember::Process{host, pid}};
+    NcclMember lost{.rank = 1, .host = "192.0.2.2", .pid = 4700};
+    const auto status_with = [&](const NcclMember& one, const NcclMember& other) {
+      literal.job.nccl = NcclStatus{
+          .version = "2.28.9", .communicators = {{.hash = "0x1", .size = 2, .members = {one}, .missing = {other}}}};
+      return verdict_of(literal).status;
+    };
+    CHECK(status_with(here, lost) == VerdictStatus::kCulprit);
+    CHECK(verdict_of(literal).suspects.at(0).missing_rank == 1);
+    lost.pid = 4711;  // the rank itself
+    CHECK(status_with(here, lost) == VerdictStatus::kUndecided);
+    lost.pid = 4700;
+    here.pid = 17;  // a container counts its processes by itself
+    CHECK(status_with(here, lost) == VerdictStatus::kUndecided);
+  }
   SECTION("half of the job is another machine") {
     const Verdict v = verdict_of(waiting({0, 1, 2, 3}, 8));
     CHECK(v.status == VerdictStatus::kUndecided);
