@@ -91,6 +91,13 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
+// It watches nothing but its own descriptor, by which other threads wake it: asyncio's pair of sockets, libuv's
+// eventfd.
+bool watches_itself_alone(const ThreadSnapshot& thread) {
+  return thread.syscall && thread.syscall->fd_target &&
+         thread.syscall->fd_target->ends_with("anon_inode:[eventpoll] of 1 descriptor");
+}
+
 // A loop of the user's over several descriptors, asleep until one of them is ready: a call of a selector by the user's
 // own code.
 bool selects(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -183,7 +190,7 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
     return doing;
   }
   if (waits_in_event_loop(job, thread)) {
-    doing.activity = known::Activity::kNetworkIo;
+    doing.activity = watches_itself_alone(thread) ? known::Activity::kUserCode : known::Activity::kNetworkIo;
     doing.operation = operation_of_kind(known::OperationKind::kEventLoop, "its event loop");
     return doing;
   }

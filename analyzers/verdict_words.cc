@@ -278,7 +278,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kUserCode && run_state == RunState::kSleeping) {
     verb = "sleeps in its own code";
     block.clear();
-  } else if (reason == Reason::kUserCode && run_state == RunState::kInCall) {
+  } else if (reason == Reason::kUserCode && run_state == RunState::kInCall && !local_wait) {
     verb = "is in its own code";
   }
   if (reason == Reason::kStopped || reason == Reason::kFrozen || waits) block.clear();
