@@ -31,6 +31,18 @@ Divergence divergence_of(const RankState& a, const RankState& b) {
   return divergence;
 }
 
+bool has_passed(const RankState& a, const RankState& b) {
+  for (std::size_t i = 0; i < std::min(a.path.size(), b.path.size()); ++i) {
+    const CodePlace &x = a.path[i], &y = b.path[i];
+    const bool in_loop = x.loops > 0 || y.loops > 0;
+    if (!x.is_python || !y.is_python || x.function != y.function || x.file != y.file ||
+        (in_loop && (x.loops != y.loops || x.numbers.empty() || x.numbers != y.numbers)))
+      return false;
+    if (x.line != y.line) return x.line > y.line;
+  }
+  return false;
+}
+
 std::string describe_counter(const RankState& state) {
   for (auto place = state.path.rbegin(); place != state.path.rend(); ++place)
     if (!place->numbers.empty())
