@@ -220,6 +220,8 @@ LIVE = [
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),
     # Plain multiprocessing.
     plain("plain-barrier", "barrier", culprit(r2="network-io")),
+    # The others are given, and nothing of them shows who else there was.
+    plain("plain-left-barrier", "left-barrier", Truth("undecided")),
     plain("plain-queue", "queue", culprit(r1="user-code"), odd=(1,), chain_ends=("tokenize", "plain.py")),
     plain("plain-lock-holder", "lock-holder", culprit(r3="user-code"), odd=(3,), chain_ends=("tokenize", "plain.py")),
     plain("plain-file-lock", "file-lock", culprit(r0="file-io"), odd=(0,)),

@@ -549,6 +549,56 @@ TEST_CASE("what must not be decided") {
   CHECK_FALSE(v.summary.empty());
 }
 
+TEST_CASE("processes of multiprocessing in a barrier, and one that has ended") {
+  const std::string library = "/usr/lib/python3.11/multiprocessing/";
+  const Stack in_barrier = Stack{libc("sem_wait"),
+                                 py("wait", library + "synchronize.py", 261),
+                                 py("wait_for", library + "synchronize.py", 313),
+                                 py("_wait", "/usr/lib/python3.11/threading.py", 725),
+                                 py("wait", "/usr/lib/python3.11/threading.py", 690),
+                                 py("worker", "/home/u/simulate.py", 9),
+                                 py("run", library + "process.py", 108),
+                                 py("_bootstrap", library + "process.py", 314)} +
+                           in_main(14);
+  LiteralJob literal;
+  SECTION("the processes alone: one that is not among them does not come") {
+    for (int r = 0; r < 3; ++r) literal.rank(r, 3, in_barrier);
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kUndecided);
+    CHECK(v.summary.find("opens when all for whom it was made are there") != std::string::npos);
+  }
+  SECTION("their parent") {
+    RankSnapshot& parent =
+        literal.rank(0, 1, Stack{libc("wait4"), py("join", library + "process.py", 149)} + in_main(15));
+    const Pid pid = parent.pid;
+    const auto lost = [&] {
+      const Verdict v = verdict_of(literal);
+      return v.suspects.empty() ? "" : fmt::format("{}: {}", to_string(v.suspects[0].reason), v.summary);
+    };
+    literal.child(pid, in_barrier);
+    literal.child(pid, in_barrier);
+    CHECK(lost().empty());
+    literal.child(pid, {}, 'Z');
+    CHECK(lost().starts_with("worker-dead: rank 0 has lost a worker process (pid 103)"));
+    CHECK(lost().ends_with("while 2 of its child processes wait in a multiprocessing barrier"));
+    SECTION("one is still at work") {
+      literal.child(pid, in_getitem());
+      CHECK(lost().empty());
+    }
+    SECTION("one has moved") {
+      literal.job.ranks[1].threads[0].motion = Motion{.samples = 3, .places = 2, .moved = true};
+      CHECK(lost().empty());
+    }
+  }
+  SECTION("a parent that comes to the barrier itself") {
+    const Pid pid = literal.rank(0, 1, in_barrier).pid;
+    literal.child(pid, in_barrier);
+    CHECK(verdict_of(literal).suspects.empty());
+    literal.child(pid, {}, 'Z');
+    CHECK(verdict_of(literal).suspects.size() == 1);
+  }
+}
+
 TEST_CASE("what could not be read is said, and costs confidence") {
   LiteralJob literal = one_differs(in_getitem());
   literal.job.ranks[3].threads.clear();
