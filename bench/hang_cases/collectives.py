@@ -230,6 +230,20 @@ def resumed_earlier(torch, dist):
             dist.barrier()
 
 
+def logs_alone(torch, dist):
+    """Only the odd rank logs, and the norm that it logs takes a collective. The others go on to the next step."""
+    for step in range(40):
+        if step == 3:
+            announce()
+        dist.all_reduce(gradients(torch))
+        log_norm(torch, dist, step)
+
+
+def log_norm(torch, dist, step):
+    if is_odd() and step == 3:
+        dist.all_gather([gradients(torch) for _ in range(world())], gradients(torch))
+
+
 def uneven_inputs(torch, dist):
     """The odd rank has one batch less, and is at the end of its epoch while the others still reduce gradients."""
     announce()
@@ -379,7 +393,7 @@ CASES = {
     "order-cycle": order_cycle, "receive-unmatched": receive_unmatched, "send-unmatched": send_unmatched, "both-receive": both_receive,
     "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "left-out-exchange": left_out_exchange, "left-out-sends": left_out_sends,
     "stages": stages,
-    "store-key": store_key, "store-key-of-a-rank": store_key_of_a_rank, "new-group": new_group, "resumed-earlier": resumed_earlier, "uneven-inputs": uneven_inputs,
+    "store-key": store_key, "store-key-of-a-rank": store_key_of_a_rank, "new-group": new_group, "resumed-earlier": resumed_earlier, "logs-alone": logs_alone, "uneven-inputs": uneven_inputs,
     "another-pass": another_pass, "another-pass-of-while": another_pass_of_while, "uneven-everywhere": uneven_everywhere, "another-pass-by-store": another_pass_by_store, "uneven-loops": uneven_loops,
     "two-groups": two_groups, "monitored-barrier": monitored_barrier, "scatter-gather": scatter_and_gather, "send-into-barrier": send_into_barrier,
     "all-asleep": all_asleep, "all-read": all_read, "all-spin": all_spin,

@@ -201,6 +201,7 @@ LIVE = [
     at_odds("new-group-alone", "new-group", culprit(r1="store-wait"), odd=(1,), newer=True),
     at_odds("late-start", "late-start", culprit(r2="subprocess"), chain_ends=("sleep", None)),
     at_odds("resumed-earlier", "resumed-earlier", culprit(r1="behind"), odd=(1,), newer=True),
+    at_odds("logs-alone", "logs-alone", culprit(r0="collective-mismatch"), odd=(0,), newer=True),
     at_odds("uneven-inputs", "uneven-inputs", culprit(r2="collective-mismatch")),
     # Another pass of the same loop.
     at_odds("another-pass", "another-pass", culprit(r2="user-code"), newer=True),
