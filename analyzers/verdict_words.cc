@@ -14,6 +14,7 @@
 #include "analyzers/hook_futures.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
+#include "analyzers/other_ends.h"
 #include "analyzers/other_threads.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/python_locks.h"
@@ -160,7 +161,19 @@ std::string describe_child(const JobSnapshot& job, std::size_t index) {
   std::string command;
   for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
   if (command.size() > kMax) command = command.substr(0, kMax) + "...";
+  const std::string_view held = held_word(child);
+  if (!held.empty()) command += fmt::format("{}{}", command.empty() ? "" : ", ", held);
   return command.empty() ? text : text + " (" + command + ")";
+}
+
+// If what the rank waits for is a process of the job that cannot run: its index.
+std::optional<std::size_t> held_process(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (state.gpu_only || rank.threads.empty()) return std::nullopt;
+  if (state.child && !held_word(job.ranks[*state.child]).empty()) return state.child;
+  const RankSnapshot& caller = state.known_from_child ? job.ranks[*state.known_from_child] : rank;
+  const auto& call = caller.threads[state.known_from_child ? state.child_thread : state.doing.thread].syscall;
+  return call ? held_other_end(job, caller, *call) : std::nullopt;
 }
 
 // " with SIGSEGV at 0x10, in the first page: a null pointer with offset 16 (forward at model.py:7)"
@@ -230,6 +243,16 @@ std::string advice_for(Reason reason) {
 }
 
 std::string advice_for(const JobSnapshot& job, const RankState& state, Reason reason) {
+  const bool held_itself = reason == Reason::kStopped || reason == Reason::kFrozen || reason == Reason::kCrashed;
+  if (const auto held = held_itself ? std::nullopt : held_process(job, state)) {
+    const RankSnapshot& process = job.ranks[*held];
+    const bool frozen = held_word(process) == "frozen";
+    return fmt::format(
+        "pid {0} is {1}: {2}", process.pid, held_word(process),
+        frozen
+            ? "thaw its control group"
+            : fmt::format("continue it (kill -CONT {}), or let go of it in the debugger that holds it", process.pid));
+  }
   if (reason == Reason::kCrashed && state.gpu.exception) return std::string(kGpuFaultAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);

@@ -549,6 +549,44 @@ TEST_CASE("what must not be decided") {
   CHECK_FALSE(v.summary.empty());
 }
 
+TEST_CASE("the process that a rank waits for cannot run") {
+  LiteralJob literal = one_differs(Stack{libc("write"), py("log", "/home/u/train.py", 8)} + in_main(30));
+  const Pid child = literal.child(102, {libc("read"), nat("main", "/usr/bin/cat")}, 'T').pid;
+  SyscallInfo& call = main_of_rank_2(literal).syscall.emplace();
+  call.name = "write";
+  call.fd = 1;
+  call.fd_target = "pipe:[123]";
+  call.others.push_back({.pid = child, .kind = EndKind::kPipe, .command = {}});
+  const auto suspect = [&] { return verdict_of(literal).suspects.at(0); };
+  const std::string continues = fmt::format("pid {0} is stopped: continue it (kill -CONT {0})", child);
+  CHECK(suspect().reason == Reason::kFileIo);
+  CHECK(suspect().summary.ends_with(fmt::format("to pid {} (a child of rank 2, stopped))", child)));
+  CHECK(suspect().advice.starts_with(continues));
+  SECTION("frozen") {
+    literal.job.ranks.back().threads[0].state = 'F';
+    CHECK(suspect().summary.ends_with("(a child of rank 2, frozen))"));
+    CHECK(suspect().advice.find("thaw its control group") != std::string::npos);
+  }
+  SECTION("one of its threads runs") {
+    literal.thread(literal.job.ranks.back(), 999, "cat", {libc("read")}).state = 'S';
+    CHECK(suspect().summary.ends_with("(a child of rank 2))"));
+    CHECK(suspect().advice.starts_with("nobody takes what it writes"));
+  }
+  SECTION("another process has the pipe, too") {
+    call.others.push_back({.pid = 77, .kind = EndKind::kPipe, .command = "tee log"});
+    CHECK(suspect().advice.starts_with("nobody takes what it writes"));
+  }
+  SECTION("it waits for the end of that child") {
+    call.name = "wait4";
+    call.fd.reset();
+    call.fd_target.reset();
+    call.others.front().kind = EndKind::kChild;
+    CHECK(suspect().reason == Reason::kSubprocess);
+    CHECK(suspect().summary.find(", stopped)") != std::string::npos);
+    CHECK(suspect().advice.starts_with(continues));
+  }
+}
+
 TEST_CASE("processes of multiprocessing in a barrier, and one that has ended") {
   const std::string library = "/usr/lib/python3.11/multiprocessing/";
   const Stack in_barrier = Stack{libc("sem_wait"),
