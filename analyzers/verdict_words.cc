@@ -106,6 +106,15 @@ constexpr std::string_view kNextGpuCoreAdvice =
 constexpr std::string_view kHolderAdvice =
     "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
+constexpr std::string_view kOwnLockAdvice =
+    "it has locked it before, in a frame further out or in a call that has returned: unlock it there, or let one "
+    "function "
+    "lock it";
+constexpr std::string_view kEndedHolderAdvice =
+    "that thread has ended without unlocking it: look for a way out of the code between lock and unlock (an exception, "
+    "a "
+    "return, pthread_exit, a cancellation), and let a lock guard unlock it";
+
 constexpr std::string_view kUnknownPeerAdvice =
     "find out which rank it sends to or receives from, and whether that one makes the matching call: the stacks do not "
     "show it";
@@ -202,12 +211,15 @@ std::string describe_loader_worker(const JobSnapshot& job, const RankState& stat
          in_brackets("", describe_block(job, worker));
 }
 
-// " held by thread 4711 (save at model.py:7, blocked in write)", " that it holds itself"
+// " held by thread 4711 (save at model.py:7, blocked in write)", " held by thread 4711, which has ended", " that it
+// holds itself"
 std::string describe_lock_owner(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
   const ThreadSnapshot& thread = rank.threads[waiting];
   std::string text = *thread.lock_owner == thread.tid ? " that it holds itself"
                                                       : fmt::format(" held by thread {}", *thread.lock_owner);
-  if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != waiting)
+  const auto owner = thread_with(rank, *thread.lock_owner);
+  if (!owner) text += ", which has ended";
+  else if (*owner != waiting)
     text += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
   return text;
 }
@@ -263,6 +275,12 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
     return std::string(kSendRecvKernelAdvice);
   if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process) return std::string(kUnknownPeerAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
+  if (reason == Reason::kNativeLock && !state.gpu_only && !state.known_from_child) {
+    const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
+    if (thread.lock_owner == thread.tid) return std::string(kOwnLockAdvice);
+    if (thread.lock_owner && !thread_with(job.ranks[state.rank], *thread.lock_owner))
+      return std::string(kEndedHolderAdvice);
+  }
   return advice_for(reason);
 }
 
