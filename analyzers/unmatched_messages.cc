@@ -132,6 +132,32 @@ std::vector<std::size_t> those_that_turn_to_another_side(const WaitingJob& waiti
   return turned.size() < circle.size() ? turned : std::vector<std::size_t>();
 }
 
+// The ranks of a circle wait at several lines, as those do that receive from one neighbour and send to the other. One
+// of them has a peer that is no neighbour, as those of all others are.
+std::vector<std::size_t> that_with_another_distance(const WaitingJob& waiting, const std::vector<std::size_t>& circle) {
+  constexpr std::size_t kSeveral = 3;
+  const auto of = [&](const RankState& s) -> std::optional<int> {
+    const auto distance = distance_of(waiting, s);
+    const int world = waiting.job.ranks[s.rank].world_size.value_or(0);
+    return distance ? std::optional(std::min(*distance, world - *distance)) : std::nullopt;
+  };
+  std::map<int, std::size_t> votes;
+  for (const RankState& s : waiting.states) {
+    if (s.unrelated || s.doing.activity != known::Activity::kPointToPoint) continue;
+    const auto distance = of(s);
+    if (!distance) return {};
+    ++votes[*distance];
+  }
+  std::vector<std::size_t> apart;
+  if (votes.size() != 2 || std::min(votes.begin()->second, votes.rbegin()->second) != 1 ||
+      std::max(votes.begin()->second, votes.rbegin()->second) < kSeveral)
+    return {};
+  const int other = votes.begin()->second == 1 ? votes.begin()->first : votes.rbegin()->first;
+  std::copy_if(circle.begin(), circle.end(), std::back_inserter(apart),
+               [&](std::size_t i) { return of(waiting.states[i]) == other; });
+  return apart;
+}
+
 // Of ranks in a circle, those whose peer waits in a later step of the same loop: it has done all that it does in the
 // step of the rank that waits for it. (Its own wait for that rank is a matter of course.) Empty if none can be
 // distinguished from the others.
@@ -278,6 +304,8 @@ std::optional<Deadlock> accuse_by_peers(const WaitingJob& waiting, const Unmatch
     return waiting.accuse(turned, Reason::kUnmatchedP2p, kPartnersKnown);
   if (const auto behind = those_whose_peer_is_further_on(waiting, messages.in_circle); !behind.empty())
     return waiting.accuse(behind, Reason::kUnmatchedP2p, kPartnersKnown);
+  if (const auto apart = that_with_another_distance(waiting, messages.in_circle); !apart.empty())
+    return waiting.accuse(apart, Reason::kUnmatchedP2p, kByPlace);
   if (!messages.in_circle.empty()) return waiting.accuse(messages.in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
   return std::nullopt;
 }

@@ -124,6 +124,17 @@ def pipeline_without_input(torch, dist):
         dist.send(gradients(torch), dst=rank() + 1)
 
 
+def another_stage(torch, dist):
+    """A pipeline of one rank each stage. In one micro-batch the odd stage receives from the one before the last."""
+    for batch in range(6):
+        if batch == 3:
+            announce()
+        if rank() > 0:
+            dist.recv(gradients(torch), src=rank() - (2 if is_odd() and batch == 3 else 1))
+        if rank() + 1 < world():
+            dist.send(gradients(torch), dst=rank() + 1)
+
+
 def stages(torch, dist):
     """Two stages of a pipeline, each with several data parallel ranks, as --pipeline-model-parallel-size on the command line says. The
     first stage waits for gradients of the second; the second reduces its own, except for its odd rank, which has begun with the weights.
@@ -391,7 +402,7 @@ BEFORE = {"late-start": late_start, "rendezvous": rendezvous}
 CASES = {
     "broadcast": broadcast, "barrier": barrier, "halves": halves, "another-group": another_group, "order-of-two": order_of_two,
     "order-cycle": order_cycle, "receive-unmatched": receive_unmatched, "send-unmatched": send_unmatched, "both-receive": both_receive,
-    "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "left-out-exchange": left_out_exchange, "left-out-sends": left_out_sends,
+    "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "left-out-exchange": left_out_exchange, "left-out-sends": left_out_sends, "another-stage": another_stage,
     "stages": stages,
     "store-key": store_key, "store-key-of-a-rank": store_key_of_a_rank, "new-group": new_group, "resumed-earlier": resumed_earlier, "logs-alone": logs_alone, "uneven-inputs": uneven_inputs,
     "another-pass": another_pass, "another-pass-of-while": another_pass_of_while, "uneven-everywhere": uneven_everywhere, "another-pass-by-store": another_pass_by_store, "uneven-loops": uneven_loops,

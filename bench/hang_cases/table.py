@@ -216,6 +216,7 @@ LIVE = [
     at_odds("receive-during-barrier", "send-into-barrier", culprit(r2="unmatched-p2p")),
     at_odds("left-out-exchange", "left-out-exchange", culprit(r2="collective-mismatch"), ranks=6, newer=True),
     at_odds("left-out-sends", "left-out-sends", culprit(r2="collective-mismatch"), ranks=6),
+    at_odds("another-stage", "another-stage", culprit(r2="unmatched-p2p"), newer=True),
     # The command line says which ranks should do the same, as in Megatron's jobs.
     Case("stages-mismatch", "collectives.py", ("stages", "--tensor-model-parallel-size", "1", "--pipeline-model-parallel-size", "2"),
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),

@@ -97,6 +97,27 @@ TEST_CASE("messages without a counterpart") {
     }
     CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}, {2, "unmatched-p2p"}});
   }
+  SECTION("in a pipeline, one receives from a stage that is no neighbour") {
+    const auto pipeline = [](int peer_of_2, int world) {
+      LiteralJob job;
+      for (int r = 0; r < world; ++r) {
+        if (r < 2) arguments(job.rank(r, world, in_call("send", 21)), kWorld, {{"dst", r + 1}});
+        else arguments(job.rank(r, world, in_call("recv", 20)), kWorld, {{"src", r == 2 ? peer_of_2 : r - 1}});
+      }
+      return job;
+    };
+    CHECK(accused(pipeline(0, 4)) == Accused{{2, "unmatched-p2p"}});
+    CHECK(accused(pipeline(0, 6)) == Accused{{2, "unmatched-p2p"}});
+    CHECK(analyze(pipeline(0, 4).job).verdict.summary.find("while ranks 0-1 wait in send (main at") !=
+          std::string::npos);  // not to one rank
+    // Of so few, none is like most.
+    const LiteralJob three = pipeline(0, 3);
+    CHECK(accused(three).size() == 3);
+    CHECK(
+        analyze(three.job).verdict.summary.find("rank 0 waits in send to rank 1 (main at train.py:21), rank 1 waits in "
+                                                "send to rank 2 (main at train.py:21) and rank 2 waits in recv from "
+                                                "rank 0") == 0);
+  }
   SECTION("all of a ring receive: nobody differs") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", (r + 3) % 4}});
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
