@@ -587,6 +587,40 @@ TEST_CASE("the process that a rank waits for cannot run") {
   }
 }
 
+TEST_CASE("joblib looks for the results of its workers again and again") {
+  const std::string joblib = kPackages + "joblib/", loky = joblib + "externals/loky/";
+  const Stack parallel = {py("_retrieve", joblib + "parallel.py", 1822),
+                          py("_get_outputs", joblib + "parallel.py", 1704),
+                          py("__call__", joblib + "parallel.py", 2098)};
+  const Stack worker = {py("_process_worker", loky + "process_executor.py", 490),
+                        py("run", "/usr/lib/python3.11/multiprocessing/process.py", 108),
+                        py("<module>", loky + "backend/popen_loky_posix.py", 180)};
+  LiteralJob literal = one_differs(Stack{libc("clock_nanosleep")} + parallel + in_main(14));
+  literal.thread(
+      literal.job.ranks[2], 901, "ExecutorManager",
+      {libc("poll"), py("select", "/usr/lib/python3.11/selectors.py", 415),
+       py("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 947),
+       py("wait_result_broken_or_wakeup", loky + "process_executor.py", 686),
+       py("run", loky + "process_executor.py", 623), py("_bootstrap", "/usr/lib/python3.11/threading.py", 1002)});
+  CHECK(only_rank_2(literal) == "python-lock");
+  CHECK(verdict_of(literal).summary.starts_with("rank 2 waits for its pool of processes"));
+  literal.child(102,
+                {libc("read"), py("main", loky + "backend/resource_tracker.py", 357), py("<module>", "<string>", 1)});
+  literal.child(102, Stack{libc("poll"), py("select", "/usr/lib/python3.11/selectors.py", 415),
+                           py("_poll", "/usr/lib/python3.11/multiprocessing/connection.py", 440),
+                           py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)} +
+                         worker);
+  CHECK(only_rank_2(literal) == "python-lock");  // idle
+  const Pid busy = literal
+                       .child(102, Stack{libc("open"), py("load", "/home/u/data.py", 13),
+                                         py("__call__", joblib + "parallel.py", 607)} +
+                                       worker)
+                       .pid;
+  CHECK(only_rank_2(literal) == "subprocess");
+  CHECK(verdict_of(literal).summary.starts_with(
+      fmt::format("rank 2 waits for a child process: pid {}, in load at data.py:13", busy)));
+}
+
 TEST_CASE("processes of multiprocessing in a barrier, and one that has ended") {
   const std::string library = "/usr/lib/python3.11/multiprocessing/";
   const Stack in_barrier = Stack{libc("sem_wait"),
