@@ -18,4 +18,14 @@ bool is_dead(const RankSnapshot& process);
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                       std::vector<RankState>& states);
 
+// The child processes of a rank, if all that may do its work wait for each other in one collective, such as a barrier
+// of multiprocessing.
+struct MeetingOfChildren {
+  Operation operation;
+  std::size_t waiting = 0;         // children in it; 0 if some child does something else, or none is there
+  std::vector<std::size_t> ended;  // indices of children that have ended, and would be missing there
+};
+MeetingOfChildren meeting_of_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                      std::size_t rank);
+
 }  // namespace rankstacks::analyzers

@@ -162,6 +162,9 @@ class Judge {
   // In a hang, gloo's threads sleep. (NCCL's and MPI's threads spin whether or not there is progress.)
   bool gloo_is_moving() const;
   Verdict of_waiting() const;
+  // All wait in a barrier of Python's multiprocessing, which knows no ranks. It is in memory that the processes share:
+  // nothing but one that does not come keeps it closed.
+  bool in_barrier_of_processes() const;
   bool known_from_gpus() const;
   // Every rank waits for its GPU, and all GPUs compute: a long step.
   std::optional<Verdict> of_computing_gpus() const;
@@ -182,6 +185,9 @@ class Judge {
   bool loop_at_one_place() const;
   // Some ranks have ended, and no rank is seen waiting for them.
   Verdict of_ended_not_waited_for() const;
+  // The only rank has child processes that wait for each other in a barrier or another collective, and one that has
+  // ended. std::nullopt if that is not so.
+  std::optional<Verdict> of_lost_party(const RankState& s) const;
   // There is one rank only, so that there is none to compare it with.
   Verdict of_single_rank() const;
   // All ranks run, each at one place in every sample, and this place is the same for all.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/children.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
@@ -103,9 +104,21 @@ Verdict Judge::of_ended_not_waited_for() const {
   return undecided(text + "; no rank is seen waiting for another: see the logs of those that have ended");
 }
 
+std::optional<Verdict> Judge::of_lost_party(const RankState& s) const {
+  const MeetingOfChildren meeting = meeting_of_children(job_, facts_.roles, s.rank);
+  if (meeting.waiting == 0 || meeting.ended.empty()) return std::nullopt;
+  RankState lost = s;
+  lost.dead_child = meeting.ended.front();
+  constexpr double kLikely = 0.70;  // a worker that has done its part ends, too, before it is waited for
+  return culprits({suspect(lost, Reason::kWorkerDead, bounded(kLikely))},
+                  fmt::format("{} of its child processes {} in {}", meeting.waiting,
+                              meeting.waiting == 1 ? "waits" : "wait", meeting.operation.name));
+}
+
 Verdict Judge::of_single_rank() const {
   const RankState& s =
       *std::find_if(states_.begin(), states_.end(), [](const RankState& one) { return !one.unrelated; });
+  if (auto lost = of_lost_party(s)) return *lost;
   if (s.unknown()) return undecided("one rank only, and its frames do not show what it does");
   std::size_t children = 0;
   for (const RankSnapshot& process : job_.ranks) children += process.kind == RankKind::kChild;

@@ -12,6 +12,7 @@
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/local_waits.h"
+#include "analyzers/names.h"
 #include "analyzers/other_threads.h"
 #include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
@@ -280,6 +281,8 @@ Verdict Judge::of_waiting() const {
   const auto ended = needed_of_ended();
   const MissingRanks missing = missing_ranks(job_);
   if (auto absent = of_absent(needed_of(missing), ended)) return *absent;
+  if (tally_.compared == 1)
+    if (auto lost = of_lost_party(states_[tally_.waiting.front()])) return *lost;
   if (tally_.compared == 1) return undecided(fmt::format("{}; there is no other rank to compare with", waiting));
 
   const auto deadlock = explain_deadlock(facts_);
@@ -303,6 +306,11 @@ Verdict Judge::of_waiting() const {
   if (!deadlock && dumps_lack(FrameKind::kPython))
     return undecided(
         fmt::format("{} at the same place; their Python frames, which may differ, are not in the dumps", waiting));
+  if (!deadlock && in_barrier_of_processes())
+    return undecided(
+        fmt::format("{} at the same place, and that opens when all for whom it was made are there: one is not among "
+                    "these processes; it has ended or was not looked at, or nobody else comes there",
+                    waiting));
   if (!deadlock) {
     Verdict symmetric =
         make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these "
@@ -376,6 +384,15 @@ std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::
         fmt::format("{}; ranks {} were not looked at: look at them too, on their machines, and merge the reports",
                     waiting, format_numbers(missing.elsewhere)));
   return std::nullopt;
+}
+
+bool Judge::in_barrier_of_processes() const {
+  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
+    const Doing& doing = states_[i].doing;
+    const ThreadSnapshot& thread = job_.ranks[states_[i].rank].threads[doing.thread];
+    return doing.activity == known::Activity::kCollective && doing.by_frame &&
+           is_place(job_.frames[thread.frames[doing.frame]], known::Place::kProcessLock);
+  });
 }
 
 bool Judge::known_from_gpus() const {
