@@ -146,6 +146,18 @@ bool is_dead(const RankSnapshot& process) {
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
 }
 
+std::optional<std::size_t> awaited_child(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (!state.readable || state.doing.thread >= rank.threads.size()) return std::nullopt;
+  const auto& call = rank.threads[state.doing.thread].syscall;
+  if (!call || call->others.size() != 1 || call->own_end) return std::nullopt;
+  for (std::size_t c = 0; c < job.ranks.size(); ++c)
+    if (job.ranks[c].pid == call->others.front().pid && is_child_of(job.ranks[c], rank) && !is_dead(job.ranks[c]) &&
+        !job.ranks[c].threads.empty())
+      return c;
+  return std::nullopt;
+}
+
 MeetingOfChildren meeting_of_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                                       std::size_t rank) {
   MeetingOfChildren meeting;

@@ -188,6 +188,9 @@ class Judge {
   // The only rank has child processes that wait for each other in a barrier or another collective, and one that has
   // ended. std::nullopt if that is not so.
   std::optional<Verdict> of_lost_party(const RankState& s) const;
+  // Every rank waits for a child of its own, and those of some wait for those of others, as processes that write a
+  // checkpoint in the background do.
+  std::optional<Verdict> of_waiting_children() const;
   // There is one rank only, so that there is none to compare it with.
   Verdict of_single_rank() const;
   // All ranks run, each at one place in every sample, and this place is the same for all.

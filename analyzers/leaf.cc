@@ -158,6 +158,17 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
   return root != nullptr && by_interpreter && root->function != "<module>" && is_users_code(*root);
 }
 
+// It runs on its way to the GIL, which none of the process's other threads can have: they are in no Python code. It
+// comes back from a call of native code, and a busy machine makes it wait there.
+bool takes_free_gil(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
+  return thread.state == 'R' &&
+         std::none_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& other) {
+           return other.tid != thread.tid &&
+                  (other.gil || std::any_of(other.frames.begin(), other.frames.end(),
+                                            [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; }));
+         });
+}
+
 bool blocked_at_file(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state == 'R') return false;
   const std::string target = thread.syscall ? thread.syscall->fd_target.value_or("") : "";
@@ -183,7 +194,8 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   }
   if (writes_output(thread)) return doing.activity = known::Activity::kFileIo, doing;
   if (thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;
-  if (thread.gil == Gil::kWaits) return doing.activity = known::Activity::kPythonLock, doing;
+  if (thread.gil == Gil::kWaits && !takes_free_gil(job, rank, thread))
+    return doing.activity = known::Activity::kPythonLock, doing;
   if (waits_for_database(job, thread)) {
     doing.activity = known::Activity::kFileIo;
     doing.operation = operation_of_kind(known::OperationKind::kLockedDatabase, "a locked SQLite database");

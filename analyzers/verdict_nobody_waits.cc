@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/activity.h"
 #include "analyzers/children.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_waits.h"
@@ -113,6 +114,31 @@ std::optional<Verdict> Judge::of_lost_party(const RankState& s) const {
   return culprits({suspect(lost, Reason::kWorkerDead, bounded(kLikely))},
                   fmt::format("{} of its child processes {} in {}", meeting.waiting,
                               meeting.waiting == 1 ? "waits" : "wait", meeting.operation.name));
+}
+
+std::optional<Verdict> Judge::of_waiting_children() const {
+  Activities activities(job_, facts_.roles);
+  std::vector<std::size_t> waiting;
+  std::string operation;
+  std::vector<Suspect> others;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    const auto child = awaited_child(job_, s);
+    if (!child) return std::nullopt;
+    const Doing doing = activities.of_rank(*child);
+    if (known::waits_for_ranks(doing.activity)) {
+      waiting.push_back(s.rank);
+      operation = doing.operation.name;
+      continue;
+    }
+    if (doing.activity == known::Activity::kUnknown) return std::nullopt;
+    Suspect one = suspect(s, reason_for(s), bounded(0.70));
+    one.summary += describe_child(job_, *child);
+    others.push_back(std::move(one));
+  }
+  if (waiting.empty() || others.empty() || !tally_.failed.empty() || !tally_.unknown.empty()) return std::nullopt;
+  return culprits(std::move(others),
+                  fmt::format("the children of {} wait in {}", name_ranks(job_, waiting), operation));
 }
 
 Verdict Judge::of_single_rank() const {
@@ -289,6 +315,7 @@ Verdict Judge::of_nobody_waits() const {
     return with_doubt_of_driver_calls(
         undecided(fmt::format("no rank is seen waiting for another, and {}", describe_unknown())));
   if (auto computing = of_computing_gpus()) return *computing;
+  if (auto apart = of_waiting_children()) return *apart;
   if (auto preparing = of_preparing()) return *preparing;
   // active: they move or work, and do not just poll at one place
   std::size_t running = 0, active = 0, polling = 0;

@@ -156,24 +156,6 @@ std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& ra
   return describe_other_thread(job, rank, waiting, *others.in_user_code);
 }
 
-// ": pid 4711 (sleep 100000)", ": pid 4711, in tokenize at data.py:7 (running)"
-std::string describe_child(const JobSnapshot& job, std::size_t index) {
-  const RankSnapshot& child = job.ranks[index];
-  const auto main = std::find_if(child.threads.begin(), child.threads.end(),
-                                 [&](const ThreadSnapshot& t) { return t.tid == child.pid; });
-  std::string text = fmt::format(": pid {}", child.pid);
-  if (child.python_version && main != child.threads.end())
-    if (const std::string place = describe_place(job, *main); !place.empty())
-      return text + ", in " + place + in_brackets("", describe_block(job, *main));
-  constexpr std::size_t kMax = 60;
-  std::string command;
-  for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
-  if (command.size() > kMax) command = command.substr(0, kMax) + "...";
-  const std::string_view held = held_word(child);
-  if (!held.empty()) command += fmt::format("{}{}", command.empty() ? "" : ", ", held);
-  return command.empty() ? text : text + " (" + command + ")";
-}
-
 // If what the rank waits for is a process of the job that cannot run: its index.
 std::optional<std::size_t> held_process(const JobSnapshot& job, const RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
@@ -247,6 +229,23 @@ bool is_wait_for_ranks(const RankState& state, Reason reason) {
 }
 
 }  // namespace
+
+std::string describe_child(const JobSnapshot& job, std::size_t index) {
+  const RankSnapshot& child = job.ranks[index];
+  const auto main = std::find_if(child.threads.begin(), child.threads.end(),
+                                 [&](const ThreadSnapshot& t) { return t.tid == child.pid; });
+  std::string text = fmt::format(": pid {}", child.pid);
+  if (child.python_version && main != child.threads.end())
+    if (const std::string place = describe_place(job, *main); !place.empty())
+      return text + ", in " + place + in_brackets("", describe_block(job, *main));
+  constexpr std::size_t kMax = 60;
+  std::string command;
+  for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
+  if (command.size() > kMax) command = command.substr(0, kMax) + "...";
+  const std::string_view held = held_word(child);
+  if (!held.empty()) command += fmt::format("{}{}", command.empty() ? "" : ", ", held);
+  return command.empty() ? text : text + " (" + command + ")";
+}
 
 std::string advice_for(Reason reason) {
   const Words* words = words_of(reason);
