@@ -115,6 +115,9 @@ class Judge {
   // Those that are waited for run their own code, and this may be a step like any other. std::nullopt if it is not.
   std::optional<Verdict> of_steps_under_way(const std::vector<std::size_t>& needed) const;
   std::optional<Verdict> of_unknown_holders(const std::vector<std::size_t>& needed) const;
+  // Those that are waited for are most of the job, and look again and again for something at one place: a barrier of
+  // their own, perhaps, to which those that wait for them should come. std::nullopt if that is not so.
+  std::optional<Verdict> of_polling_majority(const std::vector<std::size_t>& needed) const;
   std::vector<Suspect> suspects_among(const std::vector<std::size_t>& needed) const;
   // What more samples of those that are waited for may show.
   Doubt doubt_of_sinks(const std::vector<std::size_t>& needed) const;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/candidates.h"
 #include "analyzers/coordinates.h"
 #include "analyzers/deadlock.h"
 #include "analyzers/gone_ranks.h"
@@ -39,6 +40,7 @@ Verdict Judge::of_mixed() const {
   if (auto open = of_steps_under_way(needed)) return *open;
   if (auto moving = of_moving_with_unseen()) return *moving;
   if (auto open = of_unknown_holders(needed)) return *open;
+  if (auto open = of_polling_majority(needed)) return *open;
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   const std::vector<Suspect> alive = suspects_among(needed);
   suspects.insert(suspects.end(), alive.begin(), alive.end());
@@ -86,6 +88,29 @@ std::optional<Verdict> Judge::of_unknown_holders(const std::vector<std::size_t>&
   const RankState& s = states_[needed.front()];
   return undecided(fmt::format("{}, for which {}: who holds that lock is not known, and not all is known of the others",
                                suspect(s, reason_for(s), 0).summary, describe_waiting(job_, states_)));
+}
+
+std::optional<Verdict> Judge::of_polling_majority(const std::vector<std::size_t>& needed) const {
+  if (needed.size() < 2 || needed.size() * 2 <= tally_.compared) return std::nullopt;
+  const RankState& first = states_[needed.front()];
+  const std::string place = place_key(job_, first);
+  if (!std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
+        const RankState& s = states_[i];
+        return s.doing.activity == known::Activity::kUserCode && awaits_something(s) && place_key(job_, s) == place;
+      }))
+    return std::nullopt;
+  Verdict open = undecided(
+      fmt::format("{} {}, while {} look again and again for something at one place ({}): whether for what {} to do is "
+                  "not known",
+                  name_ranks(job_, ranks_of(tally_.waiting)), tally_.waiting.size() == 1 ? "waits" : "wait",
+                  name_ranks(job_, ranks_of(needed)), describe_place(job_, deciding_thread(job_, first)),
+                  tally_.waiting.size() == 1 ? "that one is" : "those are"));
+  for (std::size_t i = 0; i < tally_.waiting.size() && i < kMaxCandidates; ++i)
+    open.candidates.push_back({states_[tally_.waiting[i]].rank, Reason::kCollectiveMismatch,
+                               "what the others look for: the line at which they sleep",
+                               describe_suspect(job_, states_[tally_.waiting[i]], Reason::kCollectiveMismatch)});
+  open.doubt = doubt_of_sinks(needed);
+  return open;
 }
 
 std::vector<Suspect> Judge::suspects_among(const std::vector<std::size_t>& needed) const {

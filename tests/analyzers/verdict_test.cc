@@ -587,6 +587,30 @@ TEST_CASE("the process that a rank waits for cannot run") {
   }
 }
 
+TEST_CASE("most ranks look again and again for something at one place") {
+  const auto polling = [](int pollers, int line = 30) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) {
+      const bool polls = r >= 4 - pollers;
+      RankSnapshot& rank = literal.rank(r, 4, polls ? kSleep + in_main(r == 3 ? line : 30) : waits_in_all_reduce());
+      rank.threads[0].motion = Motion{.samples = 8, .places = 1, .span_ms = 2600};
+      if (polls) {
+        rank.threads[0].motion->cpu_ms = 40;
+        rank.threads[0].motion->runs = 2000;
+        rank.threads[0].motion->in_one_function = true;
+      }
+    }
+    return verdict_of(literal);
+  };
+  const Verdict open = polling(3);
+  CHECK(open.status == VerdictStatus::kUndecided);
+  REQUIRE(open.candidates.size() == 1);
+  CHECK(open.candidates[0].rank == 0);
+  CHECK(polling(3, 40).suspects.size() == 3);  // at several places
+  CHECK(polling(2).suspects.size() == 2);      // half of them
+  CHECK(polling(1).suspects.size() == 1);
+}
+
 TEST_CASE("joblib looks for the results of its workers again and again") {
   const std::string joblib = kPackages + "joblib/", loky = joblib + "externals/loky/";
   const Stack parallel = {py("_retrieve", joblib + "parallel.py", 1822),
