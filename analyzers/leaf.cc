@@ -194,8 +194,8 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   }
   if (writes_output(thread)) return doing.activity = known::Activity::kFileIo, doing;
   if (thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;
-  if (thread.gil == Gil::kWaits && !takes_free_gil(job, rank, thread))
-    return doing.activity = known::Activity::kPythonLock, doing;
+  const bool may_wait_for_lock = thread.gil != Gil::kWaits || !takes_free_gil(job, rank, thread);
+  if (thread.gil == Gil::kWaits && may_wait_for_lock) return doing.activity = known::Activity::kPythonLock, doing;
   if (waits_for_database(job, thread)) {
     doing.activity = known::Activity::kFileIo;
     doing.operation = operation_of_kind(known::OperationKind::kLockedDatabase, "a locked SQLite database");
@@ -207,12 +207,12 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
     return doing;
   }
   if (selects(job, thread)) return doing.activity = known::Activity::kNetworkIo, doing;
-  if (const auto frame = python_lock_frame(job, thread)) {
+  if (const auto frame = may_wait_for_lock ? python_lock_frame(job, thread) : std::nullopt) {
     doing.activity = known::Activity::kPythonLock;
     doing.frame = *frame;
     return doing;
   }
-  if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); }))
+  if (may_wait_for_lock && on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); }))
     return doing.activity = known::Activity::kNativeLock, doing;
 
   const auto place = deciding_frame(job, thread);
