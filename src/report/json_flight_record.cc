@@ -135,10 +135,8 @@ void write_flight_record(JsonText& json, const FlightRecord& record) {
   json.key("flight_recorder");
   json.open('{', true);
   json.field("source", record.from_memory ? "memory" : "dump");
-  if (!record.from_memory) {
-    json.field("path", record.path);
-    json.field("version", record.version);
-  }
+  json.field("path", record.path);
+  json.field("version", record.version);
   json.field("age_ms", record.age_ms);
   json.key("groups");
   json.open('[', true);
