@@ -1,5 +1,5 @@
-// What PyTorch's Flight Recorder, in dumps or in the ranks' memory, shows of ranks that all wait: under which number each has called which
-// operation of which group.
+// What PyTorch's Flight Recorder, in dumps or in the ranks' memory, shows of ranks that all wait: under which number
+// each has called which operation of which group.
 //
 //     number 4: all_reduce of 1024 Float | _all_gather_base     collective-mismatch: another operation, size or type
 //     group A waits for rank 1, group B for the others          process-group-order

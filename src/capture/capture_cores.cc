@@ -211,7 +211,9 @@ std::vector<ReadCore> read_cores(const std::vector<std::string>& paths, const ta
   };
   constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
   const auto work = std::shared_ptr<Work>(
-      new Work{paths, core_options, wanted,
+      new Work{paths,
+               core_options,
+               wanted,
                {elf::ImageCache(std::max<Deadline::Clock::duration>(wanted.timeout / kFilesShare, kMinTimeout)), {}},
                std::vector<ReadCore>(paths.size())});
   // Code that checks the deadline itself returns before this limit, with what it has so far.
