@@ -87,7 +87,7 @@ std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::str
     if (i == 0 || i >= told)
       (suspects[i].reason == suspects.front().reason ? like_first : others).push_back(suspects[i].rank);
   std::string text = suspects.front().summary;
-  for (std::size_t i = 1; i < told; ++i) text += (i + 1 == told ? " and " : ", ") + suspects[i].summary;
+  for (std::size_t i = 1; i < distinguished; ++i) text += (i + 1 == told ? " and " : ", ") + suspects[i].summary;
   if (!waiting.empty()) text += " while " + waiting;
   like_first.erase(like_first.begin());
   if (!like_first.empty()) {
