@@ -64,6 +64,8 @@ Verdict Judge::make(VerdictStatus status, std::string summary) const {
                            tally_.partial.size() == 1 ? "was" : "were");
   const std::string reported = describe_watchdog_reporters(job_, reporters_, common_work(states_).has_value());
   if (!reported.empty()) summary += "; " + reported;
+  if (const std::string own = describe_own_watchdogs(job_, states_, own_watchdogs_); !own.empty())
+    summary += "; " + own;
   Verdict verdict;
   verdict.status = status;
   verdict.summary = std::move(summary);

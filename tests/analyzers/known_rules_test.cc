@@ -13,6 +13,7 @@
 #include "known/modules.h"
 #include "known/places.h"
 #include "known/starting_programs.h"
+#include "known/watchdog_names.h"
 #include "support/literal_job.h"
 
 using namespace rankstacks;
@@ -264,4 +265,12 @@ TEST_CASE("programs that are no rank, by the name of their process or their comm
     CHECK(rule.name.size() <= 15);
     CHECK(known::kind_of_program(rule.name, "") == rule.kind);
   }
+}
+
+TEST_CASE("what watchdogs of programs are called") {
+  for (const std::string_view word : known::watchdog_words()) CHECK(known::is_watchdog_name(word));
+  for (const char* name : {"collective_watchdog", "HangDetector::run(int)", "heartbeat-mon", "no_progress_check"})
+    CHECK(known::is_watchdog_name(name));
+  for (const char* name : {"prefetch", "exchange_halo", "Installer::run()", "writer(Watchdog&)", ""})
+    CHECK_FALSE(known::is_watchdog_name(name));
 }
