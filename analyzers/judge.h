@@ -18,6 +18,7 @@
 #include "analyzers/divergence.h"
 #include "analyzers/facts.h"
 #include "analyzers/gone_ranks.h"
+#include "analyzers/own_watchdogs.h"
 #include "analyzers/progress.h"
 
 namespace rankstacks::analyzers {
@@ -49,6 +50,11 @@ class Judge {
   // GPU cores without the cores of their processes: only the kernels that run are known.
   Verdict of_gpus_alone() const;
   Verdict of_crashed(const std::vector<std::size_t>& crashed) const;
+  // Those that have crashed, without those that a watchdog of their own has ended.
+  std::vector<std::size_t> first_to_crash() const;
+  // Watchdogs of the program's own have ended ranks, and no rule knows the waits that they report: those are waits for
+  // the ranks that are elsewhere. std::nullopt if that is not so.
+  std::optional<Verdict> of_own_watchdogs() const;
   // All that is at hand are cores, and some of them have ended because connections to others broke: the first to end is
   // a rank that is missing, if one is. std::nullopt if that is not so.
   std::optional<Verdict> of_broken_connections() const;
@@ -220,6 +226,7 @@ class Judge {
   const JobSnapshot& job_;
   const std::vector<RankState>& states_;
   std::vector<Evidence> reporters_;
+  OwnWatchdogs own_watchdogs_;
   Tally tally_;
   bool several_samples_ = false;  // of some rank
 };

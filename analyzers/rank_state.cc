@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/accept_waits.h"
 #include "analyzers/children.h"
 #include "analyzers/flight_records.h"
 #include "analyzers/gpu_waits.h"
@@ -226,6 +227,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_classes(job, clusters, activities, states);
   leave_other_stores(job, roles, states);
   refine_by_other_ends(job, states);
+  refine_by_accepts(job, states);
   refine_by_receiving_threads(job, roles, states);
   refine_by_lone_waits(job, roles, states);
   for (RankState& state : states) {

@@ -6,6 +6,7 @@
 //     children.h           what the processes that a rank has started show about it
 //     own_threads.h        ranks whose main thread only waits for other threads of its process
 //     peer_waits.h         waits for another rank outside of any known library
+//     accept_waits.h       waits for the connection of another rank
 //     native_waits.h       waits for another thread in the C library's calls
 //     progress.h           how the rank moves between several samples
 //     gpu_waits.h          what runs on its GPUs

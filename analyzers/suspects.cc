@@ -64,6 +64,8 @@ Verdict Judge::make(VerdictStatus status, std::string summary) const {
                            tally_.partial.size() == 1 ? "was" : "were");
   const std::string reported = describe_watchdog_reporters(job_, reporters_, common_work(states_).has_value());
   if (!reported.empty()) summary += "; " + reported;
+  if (const std::string own = describe_own_watchdogs(job_, states_, own_watchdogs_); !own.empty())
+    summary += "; " + own;
   Verdict verdict;
   verdict.status = status;
   verdict.summary = std::move(summary);
@@ -77,17 +79,17 @@ std::vector<std::size_t> Judge::ranks_of(const std::vector<std::size_t>& states)
 }
 
 std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::string& waiting) const {
-  // Messages of several ranks are told one by one: each of them has another peer.
+  // Messages of several ranks are shown_alone one by one: each of them has another peer.
   constexpr std::size_t kMaxTold = 4;
-  std::size_t told = 1;
+  std::size_t shown_alone = 1;
   if (suspects.front().reason == Reason::kUnmatchedP2p && suspects.size() <= kMaxTold)
-    while (told < suspects.size() && suspects[told].reason == Reason::kUnmatchedP2p) ++told;
+    while (shown_alone < suspects.size() && suspects[shown_alone].reason == Reason::kUnmatchedP2p) ++shown_alone;
   std::vector<std::size_t> like_first, others;
   for (std::size_t i = 0; i < suspects.size(); ++i)
-    if (i == 0 || i >= told)
+    if (i == 0 || i >= shown_alone)
       (suspects[i].reason == suspects.front().reason ? like_first : others).push_back(suspects[i].rank);
   std::string text = suspects.front().summary;
-  for (std::size_t i = 1; i < distinguished; ++i) text += (i + 1 == told ? " and " : ", ") + suspects[i].summary;
+  for (std::size_t i = 1; i < shown_alone; ++i) text += (i + 1 == shown_alone ? " and " : ", ") + suspects[i].summary;
   if (!waiting.empty()) text += " while " + waiting;
   like_first.erase(like_first.begin());
   if (!like_first.empty()) {

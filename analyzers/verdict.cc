@@ -49,7 +49,8 @@ Judge::Judge(const Facts& facts)
     : facts_(facts),
       job_(facts.job),
       states_(facts.states),
-      reporters_(find_watchdog_reporters(facts.job, facts.roles)) {
+      reporters_(find_watchdog_reporters(facts.job, facts.roles)),
+      own_watchdogs_(find_own_watchdogs(facts.job, facts.states)) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const RankState& s = states_[i];
     if (s.unrelated) {
@@ -69,6 +70,8 @@ Judge::Judge(const Facts& facts)
   const std::vector<std::size_t> sinks = facts_.waits.sinks();
   std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed),
                [&](std::size_t i) { return std::binary_search(sinks.begin(), sinks.end(), states_[i].rank); });
+  // The wait that it has reported is for nobody who is there.
+  if (own_watchdogs_.waits_are_known && tally_.needed.empty()) own_watchdogs_ = {};
 }
 
 Verdict Judge::verdict() {
@@ -81,13 +84,14 @@ Verdict Judge::verdict() {
                     "name those of one (--pids, or its cores)",
                     twice));
   if (auto faults = of_gpu_faults()) return *faults;
-  if (const auto crashed = crashed_ranks(job_, facts_.roles); !crashed.empty()) return of_crashed(crashed);
+  if (const auto crashed = first_to_crash(); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;
   if (auto reported = of_reports_of_others()) return *reported;
   if (auto broken = of_broken_connections()) return *broken;
   if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == tally_.compared) return of_gpus_alone();
   if (several_samples_)
     if (auto healthy = of_progress()) return *healthy;
+  if (auto reported = of_own_watchdogs()) return *reported;
   if (auto idle = of_idle_servers()) return *idle;
   if (auto apart = of_dumps_apart()) return *apart;
   if (!tally_.needed.empty()) return of_mixed();

@@ -12,6 +12,7 @@
 #include "analyzers/deaths.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
+#include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
 #include "analyzers/watchdog_reporters.h"
 #include "base/text.h"
@@ -78,6 +79,32 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
   std::string waiting = describe_waiting(job_, others);
   if (waiting.empty()) waiting = describe_broken_connections();
   return culprits(std::move(suspects), waiting);
+}
+
+std::vector<std::size_t> Judge::first_to_crash() const {
+  std::vector<std::size_t> crashed = crashed_ranks(job_, facts_.roles);
+  std::erase_if(crashed, [&](std::size_t r) {
+    return std::any_of(own_watchdogs_.reporters.begin(), own_watchdogs_.reporters.end(),
+                       [&](const OwnWatchdog& one) { return states_[one.state].rank == r; });
+  });
+  return crashed;
+}
+
+std::optional<Verdict> Judge::of_own_watchdogs() const {
+  if (own_watchdogs_.reporters.empty() || own_watchdogs_.waits_are_known) return std::nullopt;
+  std::vector<Suspect> suspects;
+  for (const std::size_t i : own_watchdogs_.elsewhere)
+    suspects.push_back(suspect(states_[i], reason_for(states_[i]), bounded(0.55)));
+  std::vector<std::size_t> waiting;
+  for (const RankState& s : states_)
+    if (!s.unrelated && std::none_of(own_watchdogs_.elsewhere.begin(), own_watchdogs_.elsewhere.end(),
+                                     [&](std::size_t i) { return states_[i].rank == s.rank; }))
+      waiting.push_back(s.rank);
+  const RankState& one = states_[own_watchdogs_.reporters.front().state];
+  Verdict verdict = culprits(std::move(suspects), fmt::format("{} wait at one place ({})", name_ranks(job_, waiting),
+                                                              describe_place(job_, deciding_thread(job_, one))));
+  verdict.reference = kInferredFromStacks;
+  return verdict;
 }
 
 bool Judge::is_ended_by_watchdog(std::size_t r) const {

@@ -13,7 +13,7 @@ namespace rankstacks::analyzers {
 std::string Judge::moving() const {
   std::vector<std::size_t> ranks;
   for (const RankState& s : states_)
-    if (!s.unrelated && s.readable && s.moves()) ranks.push_back(s.rank);
+    if (!s.unrelated && s.readable && (s.moves() || (s.left_wait && !s.waits()))) ranks.push_back(s.rank);
   return name_ranks(job_, ranks);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "capture/titled_servers.h"
+#include "known/starting_programs.h"
 #include "target/proc.h"
 
 namespace rankstacks::capture {
@@ -151,7 +152,8 @@ class Planner {
       if (!is_left_out(child)) find_ranks(child, below, depth + 1);
     const bool nearer =
         std::any_of(below.begin(), below.end(), [&](Pid p) { return identity(p).precedence < own.precedence; });
-    const bool wraps = below.size() == 1 && inherits(identity(below.front()), own) && facts_.is_wrapper(pid);
+    const bool wraps = below.size() == 1 && inherits(identity(below.front()), own) && facts_.is_wrapper(pid) &&
+                       only_starts(pid, below.front());
     const bool starts_other =
         std::any_of(below.begin(), below.end(), [&](Pid p) { return !inherits(identity(p), own); });
     if (own.precedence < 0 || nearer || wraps || is_bystander(pid)) {
@@ -168,6 +170,40 @@ class Planner {
     if (starts_other)
       for (const Pid p : below)
         if (!inherits(identity(p), own)) ranks.push_back(p);
+  }
+
+  known::ProgramKind program(Pid pid) const {
+    const ProcessEntry* entry = table_.find(pid);
+    return known::kind_of_program(entry != nullptr ? entry->name : std::string(),
+                                  facts_.title ? facts_.title(pid) : std::string());
+  }
+
+  // Whether a process that waits for its only child has a rank's variables only to hand them on to this child. A rank
+  // may wait in system() for a program that does something for it.
+  bool only_starts(Pid pid, Pid child) {
+    if (program(child) == known::ProgramKind::kUtility) return false;
+    if (program(pid) == known::ProgramKind::kStarter) return true;
+    return program(child) != known::ProgramKind::kStarter && !(facts_.can_train && facts_.can_train(pid)) &&
+           !has_working_namesake(pid);
+  }
+
+  // Whether the same program is another rank of this job that does something else than to wait for its only child.
+  bool has_working_namesake(Pid pid) {
+    const ProcessEntry* own = table_.find(pid);
+    if (own == nullptr) return false;
+    std::vector<Pid> namesakes;
+    for (const auto& [other, entry] : table_.all())
+      if (other != pid && !entry.kernel_thread && entry.state != 'Z' && entry.name == own->name && !is_left_out(other))
+        namesakes.push_back(other);
+    if (facts_.read_ahead) facts_.read_ahead(namesakes);
+    return std::any_of(namesakes.begin(), namesakes.end(), [&](Pid other) {
+      const RankIdentity &its = identity(other), &mine = identity(pid);
+      if (!its.rank || !mine.rank || its.rank == mine.rank || its.precedence != mine.precedence ||
+          its.world_size != mine.world_size || facts_.is_wrapper(other))
+        return false;
+      const Pid parent = table_.find(other)->parent;  // what a program of this name has started may be wrapped by it
+      return identity(parent).precedence < 0 || !inherits(its, identity(parent));
+    });
   }
 
   // For a script around a training program, in shell (`python train.py | tee log`) or in Python: returns that program,

@@ -57,7 +57,8 @@ struct ProcessPlace {
 // Facts about a process that are read on demand, and as seldom as possible, because reading them is expensive.
 struct ProcessFacts {
   std::function<std::map<std::string, std::string>(Pid)> environment;
-  std::function<bool(Pid)> is_wrapper;  // a shell or similar process that only waits for its only child
+  // Whether it waits for its only child: a shell or similar process around a program, or a rank in system().
+  std::function<bool(Pid)> is_wrapper;
   // Whether it has loaded a library with which ranks communicate; if empty, this is not known for any process.
   std::function<bool(Pid)> can_train = {};
   // The first word of its command line, which may be a title (known/process_titles.h).

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "analyzers/activity.h"
 #include "analyzers/activity_rules.h"
@@ -10,6 +12,8 @@
 #include "known/known_programs.h"
 #include "known/modules.h"
 #include "known/places.h"
+#include "known/starting_programs.h"
+#include "known/watchdog_names.h"
 #include "support/literal_job.h"
 
 using namespace rankstacks;
@@ -244,4 +248,29 @@ TEST_CASE("each rule of modules has a source and a module of its own") {
     CHECK(is_cpp_library(module) == (rule.kind == known::ModuleKind::kCppLibrary));
   }
   CHECK_FALSE(is_opaque("/x/libtorch_cpu.so"));
+}
+
+TEST_CASE("programs that are no rank, by the name of their process or their command") {
+  using known::ProgramKind;
+  CHECK(known::kind_of_program("bash", "bash") == ProgramKind::kStarter);
+  CHECK(known::kind_of_program("train.sh", "/bin/bash") == ProgramKind::kStarter);
+  CHECK(known::kind_of_program("other", "-zsh") == ProgramKind::kStarter);
+  CHECK(known::kind_of_program("sleep", "/usr/bin/coreutils") == ProgramKind::kUtility);
+  CHECK(known::kind_of_program("perl", "/usr/bin/perl") == ProgramKind::kOther);
+  CHECK(known::kind_of_program("", "") == ProgramKind::kOther);
+  std::set<std::string_view> names;
+  for (const known::ProgramRule& rule : known::program_rules()) {
+    CAPTURE(rule.name);
+    CHECK(names.insert(rule.name).second);
+    CHECK(rule.name.size() <= 15);
+    CHECK(known::kind_of_program(rule.name, "") == rule.kind);
+  }
+}
+
+TEST_CASE("what watchdogs of programs are called") {
+  for (const std::string_view word : known::watchdog_words()) CHECK(known::is_watchdog_name(word));
+  for (const char* name : {"collective_watchdog", "HangDetector::run(int)", "heartbeat-mon", "no_progress_check"})
+    CHECK(known::is_watchdog_name(name));
+  for (const char* name : {"prefetch", "exchange_halo", "Installer::run()", "writer(Watchdog&)", ""})
+    CHECK_FALSE(known::is_watchdog_name(name));
 }

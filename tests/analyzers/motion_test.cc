@@ -349,6 +349,11 @@ TEST_CASE("a rank at work that was seen to leave a wait: the job moves") {
   left.moved = left.left_wait = true;
   literal.job.ranks[2].threads[0].motion = left;
   CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
+  left.moved = false;
+  literal.job.ranks[2].threads[0].motion = left;
+  const Verdict v = analyze(literal.job).verdict;
+  CHECK(v.status == VerdictStatus::kHealthy);
+  CHECK(v.summary.starts_with("nothing is stuck: rank 2 moved between the samples"));
 }
 
 TEST_CASE("a rank that moves at an earlier step than those that wait for it is behind") {

@@ -346,3 +346,81 @@ TEST_CASE("what is no wait for another rank") {
   REQUIRE(suspects.size() == 1);
   CHECK(suspects.contains(2));
 }
+
+namespace {
+
+Stack in_accept() {
+  return Stack{libc("accept4"), py("accept", "/usr/lib/python3.11/socket.py", 294), py("gather", "/home/u/hub.py", 9)} +
+         in_main(20);
+}
+
+// Rank 0 takes the connections of the others, of which ranks 1 and 2 have connected; rank 3 is somewhere else.
+LiteralJob hub(const Stack& odd, char state = 'S') {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 0 ? in_accept() : r == 3 ? odd : in_ring(), r == 3 ? state : 'S');
+  literal.job.ranks[0].threads[0].syscall = call("accept4", 4, "tcp 127.0.0.1:21820 (listening)");
+  for (const int r : {1, 2}) blocked(literal.job.ranks[r], {pid_of(0)});
+  return literal;
+}
+
+}  // namespace
+
+TEST_CASE("a rank in accept() waits for the rank that has not connected yet") {
+  LiteralJob literal = hub(at_work(), 'R');
+  CHECK(accused(literal) == Accused{{3, "user-code"}});
+  const std::string summary = verdict_of(literal).summary;
+  CHECK(summary.find("ranks 0-2 wait for the other ranks") != std::string::npos);
+  SECTION("with a timeout: the interpreter polls before the call") {
+    literal.job.ranks[0].threads[0].frames[0] = literal.job.frames.intern(libc("poll"));
+    literal.job.ranks[0].threads[0].syscall = call("poll", 4);
+    CHECK(accused(literal) == Accused{{3, "user-code"}});
+  }
+  SECTION("of a core, which shows no other end") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.source = Source::kCore;
+    for (const int r : {1, 2}) literal.job.ranks[r].threads[0].frames.clear();
+    for (const int r : {1, 2})
+      for (const Frame& frame : waits_in_all_reduce())
+        literal.job.ranks[r].threads[0].frames.push_back(literal.job.frames.intern(frame));
+    CHECK(accused(literal) == Accused{{3, "user-code"}});
+  }
+  SECTION("in a file, or in its own sleep") {
+    literal = hub(Stack{libc("read"), py("stage_in", "/home/u/data.py", 31)} + in_main(30));
+    literal.job.ranks[3].threads[0].syscall = call("read", 7, "/data/input.tar");
+    CHECK(accused(literal) == Accused{{3, "file-io"}});
+    literal = hub(Stack{libc("clock_nanosleep"), py("download", "/home/u/data.py", 31)} + in_main(30));
+    CHECK(accused(literal) == Accused{{3, "user-code"}});
+  }
+  SECTION("which is not there") {
+    literal.job.ranks.pop_back();
+    const Verdict v = verdict_of(literal);
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(v.suspects[0].missing_rank == 3);
+  }
+}
+
+TEST_CASE("a rank in accept() that no rank of the job is known to leave alone") {
+  SECTION("all others wait for it") {
+    LiteralJob literal = hub(in_ring());
+    blocked(literal.job.ranks[3], {pid_of(0)});
+    CHECK(accused(literal) == Accused{{0, "network-io"}});
+  }
+  SECTION("the one that is elsewhere has connected: a thread of the hub reads from it") {
+    LiteralJob literal = hub(at_work(), 'R');
+    ThreadSnapshot& reader =
+        literal.thread(literal.job.ranks[0], 900, "python3", {libc("recv"), py("serve", "/home/u/hub.py", 30)});
+    reader.syscall = call("recvfrom");
+    reader.syscall->others.push_back({.pid = pid_of(3), .kind = EndKind::kSocket, .command = {}});
+    CHECK(accused(literal).contains(0));
+  }
+  SECTION("the others are in a collective, and nobody else is elsewhere") {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? in_accept() : waits_in_all_reduce());
+    literal.job.ranks[2].threads[0].syscall = call("accept4", 4);
+    CHECK(accused(literal) == Accused{{2, "network-io"}});
+  }
+  SECTION("two ranks accept, and neither connects") {
+    LiteralJob literal = hub(in_accept());
+    literal.job.ranks[3].threads[0].syscall = call("accept4", 4);
+    CHECK(accused(literal).contains(0));
+  }
+}

@@ -368,3 +368,117 @@ TEST_CASE("ranks that abort without a reason, and one that is missing") {
   v = analyze(literal.job).verdict;
   for (const Suspect& suspect : v.suspects) CHECK(suspect.missing_rank == -1);
 }
+
+namespace {
+
+const Stack kOwnWatchdog = Stack{libc("pthread_kill"),
+                                 libc("raise"),
+                                 libc("abort"),
+                                 nat("os_abort", "/usr/bin/python3.11"),
+                                 py("collective_watchdog", "/home/u/train.py", 7),
+                                 py("run", "/usr/lib/python3.11/threading.py", 975)};
+
+// Rank 3 is in its own code, the others wait; a thread of the program's own has aborted rank 0.
+LiteralJob aborted_itself(const Stack& thread, const Stack& waits = waits_in_all_reduce(),
+                          const Stack& odd = Stack{py("smooth", "/home/u/train.py", 11)} + in_main(19)) {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, r == 3 ? odd : waits);
+    rank.source = Source::kCore;
+    rank.threads[0].state.reset();
+  }
+  literal.thread(literal.job.ranks[0], 900, "python3", thread);
+  literal.job.ranks[0].signal = SignalInfo{6, "SIGABRT", 900, -6, {}};
+  return literal;
+}
+
+const Suspect& only_suspect(const Verdict& v) {
+  CAPTURE(v.summary);
+  REQUIRE(v.suspects.size() == 1);
+  return v.suspects[0];
+}
+
+}  // namespace
+
+TEST_CASE("a watchdog of the program's own is the reporter, and a thread that is none crashes") {
+  const auto crashes = [](const LiteralJob& literal) {
+    const Verdict v = analyze(literal.job).verdict;
+    const Suspect& s = only_suspect(v);
+    return s.rank == 0 && s.reason == Reason::kCrashed;
+  };
+  LiteralJob literal = aborted_itself(kOwnWatchdog);
+  {
+    const Verdict v = analyze(literal.job).verdict;
+    CHECK((only_suspect(v).rank == 3 && v.suspects[0].reason == Reason::kUserCode));
+    CHECK(has(v.summary,
+              "; rank 0 was ended by its own watchdog (collective_watchdog at train.py:7), which only reports it"));
+  }
+  SECTION("nobody is elsewhere") {
+    literal = aborted_itself(kOwnWatchdog, waits_in_all_reduce(), waits_in_all_reduce());
+    CHECK(crashes(literal));
+  }
+  SECTION("its own main thread is where no other rank is") {
+    literal = aborted_itself(kOwnWatchdog);
+    std::swap(literal.job.ranks[0].threads[0].frames, literal.job.ranks[3].threads[0].frames);
+    CHECK(crashes(literal));
+  }
+  SECTION("the main thread has aborted") {
+    literal.job.ranks[0].signal->tid = literal.job.ranks[0].pid;
+    CHECK(crashes(literal));
+  }
+  SECTION("the C library has found an error") {
+    literal.job.ranks[0].abort_message = "free(): invalid pointer";
+    CHECK(crashes(literal));
+  }
+  SECTION("an exception of its own") {
+    literal.job.ranks[0].threads[1].handles = HandledException{"OSError", "disk full", {}, {}, {}, {}, {}};
+    CHECK(crashes(literal));
+  }
+  SECTION("the interpreter has found an error") {
+    CHECK(crashes(aborted_itself(Stack{libc("raise"), libc("abort"), nat("fatal_error_exit", "/usr/bin/python3.11"),
+                                       nat("_Py_FatalErrorFunc", "/usr/bin/python3.11"),
+                                       py("collective_watchdog", "/home/u/train.py", 7)})));
+  }
+  SECTION("a library has found an error") {
+    CHECK(crashes(aborted_itself(Stack{libc("raise"), libc("abort"), nat("check(bool)", "/usr/lib/libcodec.so.1"),
+                                       py("collective_watchdog", "/home/u/train.py", 7)})));
+  }
+  SECTION("a thread with another name and work") {
+    const Stack prefetch = Stack{libc("raise"), libc("abort"), py("prefetch", "/home/u/data.py", 7)};
+    literal = aborted_itself(prefetch);
+    CHECK(crashes(literal));
+    // The same thread of another rank sleeps between its looks.
+    literal.thread(literal.job.ranks[1], 901, "python3",
+                   Stack{libc("clock_nanosleep"), py("prefetch", "/home/u/data.py", 5)});
+    CHECK(only_suspect(analyze(literal.job).verdict).rank == 3);
+  }
+  SECTION("another rank has crashed by itself") {
+    literal.job.ranks[3].signal = SignalInfo{11, "SIGSEGV", literal.job.ranks[3].pid, 1, 0x8};
+    const Verdict v = analyze(literal.job).verdict;
+    const auto of_rank_3 =
+        std::find_if(v.suspects.begin(), v.suspects.end(), [](const Suspect& s) { return s.rank == 3; });
+    REQUIRE(of_rank_3 != v.suspects.end());
+    CHECK(of_rank_3->reason == Reason::kCrashed);
+  }
+}
+
+TEST_CASE("what a program's own watchdog reports is a wait, although no rule knows it") {
+  const std::string program = "/home/u/solver";
+  const Stack waits = {libc("recv"), nat("Comm::sum_all(double&)", program), nat("main", program)};
+  const Stack spins = {nat("collatz(unsigned)", program), nat("main", program)};
+  const Stack watchdog = {libc("raise"), libc("abort"), nat("hang_detector(int)", program), libc("start_thread")};
+  LiteralJob literal = aborted_itself(watchdog, waits, spins);
+  for (RankSnapshot& rank : literal.job.ranks) {
+    rank.python_version.reset();
+    rank.executable = program;
+    if (rank.rank != 3) rank.threads[0].syscall = call("recvfrom", 4);
+  }
+  const Verdict v = analyze(literal.job).verdict;
+  CHECK((only_suspect(v).rank == 3 && v.suspects[0].reason == Reason::kUserCode));
+  CHECK(v.suspects[0].confidence < 0.6);
+  CHECK(has(v.summary, "while ranks 0-2 wait at one place (Comm::sum_all(...) in solver)"));
+  CHECK(has(v.summary, "rank 0 was ended by its own watchdog (hang_detector(...) in solver), which only reports it"));
+  // One that waits at another place may be waited for, too.
+  literal.job.ranks[2].threads[0].frames[1] = literal.job.frames.intern(nat("Comm::gather()", program));
+  CHECK(only_suspect(analyze(literal.job).verdict).reason == Reason::kCrashed);
+}

@@ -58,6 +58,62 @@ TEST_CASE("a shell that waits for its only child is replaced by that child") {
   CHECK(shown(m.pids({5})) == "5=1 6<5");
 }
 
+TEST_CASE("a rank that waits in system() stays the rank") {
+  Machine m;
+  m.add(5, 1, "solver", torch(0));
+  m.add(6, 1, "solver", torch(1));
+  m.add(7, 6, "sleep", torch(1));
+  m.wrappers = {6};
+  CHECK(shown(m.pids({5, 6})) == "5=0 6=1 7<6");
+  CHECK(shown(m.pids({6})) == "6=1 7<6");
+  CHECK(shown(m.job()) == "5=0 6=1 7<6");
+  SECTION("by a shell, too") {
+    m.last() = {7, 6, "sh", 'S', 1, false};
+    m.add(8, 7, "rsync", torch(1));
+    m.wrappers = {6, 7};
+    CHECK(shown(m.pids({5, 6})) == "5=0 6=1 7<6 8<6");
+    m.last().name = "render";
+    CHECK(shown(m.pids({5, 6})) == "5=0 6=1 7<6 8<6");
+  }
+  SECTION("for a program that may be a rank, if the same program is another rank that works itself") {
+    m.last().name = "render";
+    CHECK(shown(m.pids({5, 6})) == "5=0 6=1 7<6");
+    m.environments[5]["WORLD_SIZE"] = "3";  // of another job
+    CHECK(shown(m.pids({6})) == "7=1");
+  }
+  SECTION("for any program, if it has loaded what ranks communicate with") {
+    m.entries[0].name = "other";
+    m.last().name = "render";
+    CHECK(shown(m.pids({6})) == "7=1");
+    m.trainers = {6};
+    CHECK(shown(m.pids({6})) == "6=1 7<6");
+  }
+}
+
+TEST_CASE("a program that no rule knows is replaced by what it starts in every rank") {
+  Machine m;
+  for (int r = 0; r < 2; ++r) {
+    m.add(10 + r, 1, "solver", torch(r));
+    m.add(20 + r, 10 + r, "solver", torch(r));  // forked, so that it can be started again
+    m.wrappers.push_back(10 + r);
+  }
+  CHECK(shown(m.pids({10, 11})) == "20=0 21=1");
+}
+
+TEST_CASE("a script that has not started its program yet is the rank") {
+  Machine m;
+  m.add(5, 1, "train.sh", torch(1));
+  m.titles[5] = "/bin/bash";
+  m.add(6, 5, "sleep", torch(1));
+  m.wrappers = {5};
+  CHECK(shown(m.pids({5})) == "5=1 6<5");
+  m.add(7, 1, "train.sh", torch(0));
+  m.titles[7] = "/bin/bash";
+  m.last().state = 'R';
+  m.entries[1].name = "solver";
+  CHECK(shown(m.pids({5})) == "6=1");  // the shell of the other rank works, and is no rank by that
+}
+
 TEST_CASE("a script is replaced by the only training program below it") {
   Machine m;
   m.add(5, 1, "sh", torch(1));
