@@ -1,15 +1,21 @@
 #include "analyzers/judge.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
+#include <string_view>
 
 #include <fmt/format.h>
 
+#include "analyzers/blocking_calls.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
+#include "analyzers/native_waits.h"
+#include "analyzers/own_threads.h"
 #include "analyzers/place.h"
+#include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
 #include "base/text.h"
@@ -69,6 +75,42 @@ bool prepares_something(const JobSnapshot& job, const RankState& s) {
                   std::any_of(child.threads.begin(), child.threads.end(),
                               [&](const ThreadSnapshot& t) { return may_wait_for_input(job, t); });
          });
+}
+
+constexpr std::array<std::string_view, 8> kReceivingCalls = {"read",    "readv",    "recv",   "recvfrom",
+                                                             "recvmsg", "recvmmsg", "accept", "accept4"};
+constexpr std::array<std::string_view, 3> kEventCalls = {"epoll_wait", "epoll_pwait", "epoll_pwait2"};
+
+// Of a core, which does not tell what a descriptor is: it receives over a connection, from whomever.
+bool receives_in_core(const JobSnapshot& job, const RankState& s) {
+  if (s.serves || s.has_server) return false;
+  const bool over_connection =
+      s.doing.activity == known::Activity::kNetworkIo || s.doing.activity == known::Activity::kSubprocess;
+  return over_connection && is_one_of(blocking_call(job, deciding_thread(job, s)), kReceivingCalls);
+}
+
+// Of a core: it waits for a thread, a lock or a child of its own, and none of its threads waits for what may come over
+// a connection.
+bool waits_inwards_in_core(const JobSnapshot& job, const std::vector<known::Role>& roles, const RankState& s) {
+  const RankSnapshot& rank = job.ranks[s.rank];
+  const std::string call = blocking_call(job, deciding_thread(job, s));
+  const bool inwards = s.doing.activity == known::Activity::kNativeLock ||
+                       s.doing.activity == known::Activity::kPythonLock ||
+                       (s.doing.activity == known::Activity::kSubprocess && is_one_of(call, kWaitCalls));
+  if (!inwards || s.has_server) return false;
+  const auto may_receive = [&](const ThreadSnapshot& thread) {
+    const std::string other = blocking_call(job, thread);
+    return is_one_of(other, kReceivingCalls) || is_one_of(other, kPollCalls) || is_one_of(other, kEventCalls);
+  };
+  for (std::size_t t = 0; t < rank.threads.size(); ++t)
+    if (!is_idle(job, rank.threads[t], roles[t]) && may_receive(rank.threads[t])) return false;
+  return true;
+}
+
+// What ranks at one place may differ in. A wait for a thread of its own has several reasons, by what is known of that
+// thread.
+std::string kind_of_wait(const JobSnapshot& job, const RankState& s) {
+  return waits_for_own_threads(job, deciding_thread(job, s)) ? "thread" : std::string(to_string(reason_for(s)));
 }
 
 // From the outermost frame inwards both are in the same functions at the same lines, and then at two lines of one
@@ -230,6 +272,27 @@ std::optional<Verdict> Judge::of_polling_kernels() const {
       name_ranks(job_, ranks_of(others)), others.size() == 1 ? "is" : "are"));
 }
 
+std::optional<Verdict> Judge::of_waits_inwards() const {
+  if (!tally_.failed.empty() || !tally_.unrelated.empty() || !missing_ranks(job_).certain.empty()) return std::nullopt;
+  std::vector<std::size_t> receiving, inwards;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    if (job_.ranks[s.rank].source != Source::kCore) return std::nullopt;
+    if (receives_in_core(job_, s)) receiving.push_back(i);
+    else if (waits_inwards_in_core(job_, facts_.roles[s.rank], s)) inwards.push_back(i);
+    else return std::nullopt;
+  }
+  const bool few = inwards.size() < receiving.size() || tally_.compared == 2;
+  if (inwards.empty() || receiving.empty() || !few) return std::nullopt;
+  constexpr double kGuessed = 0.45;  // whom the others wait for is in no core
+  std::vector<Suspect> suspects;
+  for (const std::size_t i : inwards)
+    suspects.push_back(suspect(states_[i], reason_for(states_[i]), bounded(kGuessed)));
+  return culprits(std::move(suspects),
+                  fmt::format("{} {} for what comes over a connection", name_ranks(job_, ranks_of(receiving)),
+                              receiving.size() == 1 ? "waits" : "wait"));
+}
+
 std::optional<Verdict> Judge::of_preparing() const {
   std::vector<std::size_t> looking, preparing;
   for (const std::size_t i : tally_.elsewhere) {
@@ -263,7 +326,8 @@ Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& s = states_[i];
-    if (has_own_reason(s) || waits_in_own_circle(job_.ranks[s.rank], s.doing.thread))
+    if (has_own_reason(s) || waits_in_own_circle(job_.ranks[s.rank], s.doing.thread) ||
+        !circle_behind_native_wait(job_, s).empty())
       definite.push_back(suspect(s, reason_for(s), bounded(0.70)));
   }
   if (!definite.empty() && definite.size() < tally_.compared) return culprits(std::move(definite), "");
@@ -277,6 +341,7 @@ Verdict Judge::of_nobody_waits() const {
         undecided(fmt::format("no rank is seen waiting for another, and {}", describe_unknown())));
   if (auto computing = of_computing_gpus()) return *computing;
   if (auto preparing = of_preparing()) return *preparing;
+  if (auto inwards = of_waits_inwards()) return *inwards;
   // active: they move or work, and do not just poll at one place
   std::size_t running = 0, active = 0, polling = 0;
   std::map<std::string, std::vector<std::size_t>> places;
@@ -298,6 +363,12 @@ Verdict Judge::of_nobody_waits() const {
     if (may_look && verdict.status == VerdictStatus::kUndecided) verdict.doubt = Doubt::kWakes;
     return verdict;
   };
+  // At one line of Python, or in one function without lines, they may wait for different things.
+  if (places.size() == 1 && running == polling) {
+    std::map<std::string, std::vector<std::size_t>> waits;
+    for (const std::size_t i : tally_.elsewhere) waits[kind_of_wait(job_, states_[i])].push_back(i);
+    places = std::move(waits);
+  }
   if (places.size() == 1)
     if (auto missing = of_missing_at_one_place()) return *missing;
   if (places.size() == 2)
