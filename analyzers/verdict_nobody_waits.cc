@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/blocking_calls.h"
+#include "analyzers/candidates.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
@@ -111,6 +112,15 @@ bool waits_inwards_in_core(const JobSnapshot& job, const std::vector<known::Role
 // thread.
 std::string kind_of_wait(const JobSnapshot& job, const RankState& s) {
   return waits_for_own_threads(job, deciding_thread(job, s)) ? "thread" : std::string(to_string(reason_for(s)));
+}
+
+// Every sample found it in a sleep at one place, from which it woke again and again, and no counter of it advances.
+bool looks_again(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  constexpr double kRunsPerSecond = 1;
+  constexpr std::int64_t kFewest = 3;
+  const auto& motion = thread.motion;
+  return motion && motion->places == 1 && !motion->moved && !motion->counted && motion->runs >= kFewest &&
+         static_cast<double>(motion->runs) * 1000 >= kRunsPerSecond * motion->span_ms && is_in_sleep(job, thread);
 }
 
 // From the outermost frame inwards both are in the same functions at the same lines, and then at two lines of one
@@ -255,6 +265,51 @@ std::optional<Verdict> Judge::of_two_places(const std::vector<std::size_t>& a, c
   return !all_run && none_is_active ? std::optional(of_few_apart(few, most)) : std::nullopt;
 }
 
+std::optional<Verdict> Judge::of_looking_ranks() const {
+  if (!may_sample_longer()) return std::nullopt;
+  std::map<std::string, std::vector<std::size_t>> at_place;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    if (s.left_wait || (!s.in_one_function && s.travels)) return std::nullopt;
+    // It counts what it does; but a number of attempts, with a sleep after each, is no work.
+    if (s.counts && (s.busy || !is_in_sleep(job_, deciding_thread(job_, s)))) return std::nullopt;
+    if (s.progress == Progress::kRuns && !s.busy && looks_again(job_, deciding_thread(job_, s)))
+      at_place[place_key(job_, s)].push_back(i);
+  }
+  const auto most = std::max_element(at_place.begin(), at_place.end(),
+                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  if (most == at_place.end()) return std::nullopt;
+  const std::vector<std::size_t>& looking = most->second;
+  std::vector<std::size_t> others;
+  std::set_difference(tally_.elsewhere.begin(), tally_.elsewhere.end(), looking.begin(), looking.end(),
+                      std::back_inserter(others));
+  if (std::any_of(others.begin(), others.end(),
+                  [&](std::size_t i) { return place_key(job_, states_[i]) == most->first; }))
+    return std::nullopt;  // they do the same
+  if (others.empty() || (at_place.size() > 1 && looking.size() <= others.size())) return std::nullopt;
+  if (!have_sampled_long()) {
+    Verdict open = make(VerdictStatus::kHealthy, "nothing is seen to be stuck: every rank runs");
+    open.doubt = Doubt::kWorks;
+    return open;
+  }
+  const RankState &first = states_[looking.front()], &other = states_[others.front()];
+  std::string text =
+      fmt::format("{} {} again and again for something ({}), and {} {}", name_ranks(job_, ranks_of(looking)),
+                  looking.size() == 1 ? "looks" : "look", describe_place(job_, deciding_thread(job_, first)),
+                  name_ranks(job_, {other.rank}), describe_suspect(job_, other, reason_for(other)));
+  if (others.size() > 1)
+    text += fmt::format(", {} elsewhere, too", name_ranks(job_, ranks_of({others.begin() + 1, others.end()})));
+  Verdict verdict = undecided(fmt::format("{}: whether what {} for is to come from {} is not in their frames", text,
+                                          looking.size() == 1 ? "the former looks" : "the former look",
+                                          others.size() == 1 ? "that rank" : "one of those"));
+  for (std::size_t i = 0; i < std::min(others.size(), kMaxCandidates); ++i) {
+    const RankState& s = states_[others[i]];
+    verdict.candidates.push_back(
+        {s.rank, reason_for(s), "more samples (--samples 40)", describe_suspect(job_, s, reason_for(s))});
+  }
+  return verdict;
+}
+
 // Some wait for a kernel of their own that only polls, as one does whose flag another rank is to write.
 std::optional<Verdict> Judge::of_polling_kernels() const {
   std::vector<std::size_t> polling, others;
@@ -377,9 +432,14 @@ Verdict Judge::of_nobody_waits() const {
   if (all_run)
     if (auto polls = of_polling_kernels()) return *polls;
   if (all_run)
+    if (auto looking = of_looking_ranks()) return *looking;
+  const bool all_move =
+      std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return states_[i].active(); });
+  if (all_run)
     return make(VerdictStatus::kHealthy,
-                several_samples_ ? "nothing is stuck: every rank moves, none waits for another"
-                                 : "nothing is stuck at this moment: every rank is running, none waits for another");
+                !several_samples_ ? "nothing is stuck at this moment: every rank is running, none waits for another"
+                : all_move        ? "nothing is stuck: every rank moves, none waits for another"
+                                  : "nothing is seen to be stuck: every rank runs, none is seen waiting for another");
   if (places.size() == 1 && running == polling && tally_.failed.empty()) return of_stillness_at_one_place();
   return with_doubt(undecided(fmt::format(
       "no rank waits for another at this moment, and {}: {}",
