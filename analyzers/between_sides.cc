@@ -17,10 +17,9 @@ namespace {
 // What a side is accused of, if the other one is right.
 Reason reason_of_side(const WaitingJob& waiting, const Side& side, const Side& other, Reason reason) {
   if (waiting.in_store(side.front())) return Reason::kStoreWait;
-  return reason == Reason::kCollectiveMismatch &&
-                 divergence_of(waiting.states[side.front()], waiting.states[other.front()]).a_is_behind()
-             ? Reason::kBehind
-             : reason;
+  if (reason != Reason::kCollectiveMismatch) return reason;
+  const Divergence apart = divergence_of(waiting.states[side.front()], waiting.states[other.front()]);
+  return apart.a_is_behind() && !apart.a_keeps_step() ? Reason::kBehind : reason;
 }
 
 // The user's own code waits for a key of the store, which anybody may set, or nobody. What the library waits for

@@ -280,6 +280,14 @@ class WaitGraphBuilder {
                    .missing_rank = -1,
                    .text = "a time that it has set itself"}),
               WaitEvidence::kSystemCall, Certainty::kCertain);
+    else if (waiting.lock_owner)  // the owner is not among the threads
+      connect(from,
+              add({.kind = NodeKind::kLock,
+                   .rank = rank,
+                   .thread = {},
+                   .missing_rank = -1,
+                   .text = fmt::format("a native lock held by thread {}, which has ended", *waiting.lock_owner)}),
+              WaitEvidence::kMemory, Certainty::kCertain);
     else if (waiting.syscall) add_other_ends(rank, from, *waiting.syscall);
   }
   // The descriptor, and the processes at its other end: this rank's children, with what they wait for themselves, and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "analyzers/activity.h"
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
 #include "analyzers/thread_waits.h"
@@ -143,6 +144,42 @@ bool is_dead(const RankSnapshot& process) {
     return process.threads.size() == 1 &&
            (process.threads.front().state == 'Z' || process.threads.front().state == 'X');
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
+}
+
+std::optional<std::size_t> awaited_child(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (!state.readable || state.doing.thread >= rank.threads.size()) return std::nullopt;
+  const auto& call = rank.threads[state.doing.thread].syscall;
+  if (!call || call->others.size() != 1 || call->own_end) return std::nullopt;
+  for (std::size_t c = 0; c < job.ranks.size(); ++c)
+    if (job.ranks[c].pid == call->others.front().pid && is_child_of(job.ranks[c], rank) && !is_dead(job.ranks[c]) &&
+        !job.ranks[c].threads.empty())
+      return c;
+  return std::nullopt;
+}
+
+MeetingOfChildren meeting_of_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                      std::size_t rank) {
+  MeetingOfChildren meeting;
+  Activities activities(job, roles);
+  for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+    const RankSnapshot& child = job.ranks[c];
+    if (!is_child_of(child, job.ranks[rank])) continue;
+    if (is_dead(child)) {
+      meeting.ended.push_back(c);
+      continue;
+    }
+    const auto main = thread_with(child, child.pid);
+    const Doing doing = activities.of_rank(c);
+    if (doing.activity != known::Activity::kCollective && !may_be_waited_for(job, child)) continue;
+    const bool moves = main && child.threads[*main].motion && child.threads[*main].motion->moved;
+    if (doing.activity != known::Activity::kCollective || moves ||
+        (meeting.waiting > 0 && !same_call(doing.operation, meeting.operation)))
+      return {};
+    meeting.operation = doing.operation;
+    ++meeting.waiting;
+  }
+  return meeting;
 }
 
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,

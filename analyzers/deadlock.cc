@@ -10,6 +10,7 @@
 #include "analyzers/between_sides.h"
 #include "analyzers/collective_roots.h"
 #include "analyzers/communicator_errors.h"
+#include "analyzers/divergence.h"
 #include "analyzers/flight_records.h"
 #include "analyzers/gloo_work.h"
 #include "analyzers/gpu_sides.h"
@@ -155,10 +156,27 @@ std::optional<Deadlock> circle_of_groups(const WaitingJob& waiting) {
   return found;
 }
 
+// Who is at an earlier step of the same loop has called something else for that reason.
+Deadlock behind_by_counters(const WaitingJob& waiting, Deadlock found) {
+  if (found.sides_are_equal) return found;
+  const auto is_accused = [&](std::size_t i) {
+    return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& b) { return b.state == i; });
+  };
+  const Side all = waiting.all_members();
+  const auto other = std::find_if_not(all.begin(), all.end(), is_accused);
+  if (other == all.end()) return found;
+  for (Blame& blame : found.suspects) {
+    if (blame.reason != Reason::kCollectiveMismatch) continue;
+    const Divergence apart = divergence_of(waiting.states[blame.state], waiting.states[*other]);
+    if (apart.a_is_behind() && !apart.a_keeps_step()) blame.reason = Reason::kBehind;
+  }
+  return found;
+}
+
 // What other sources than the stacks say.
 std::optional<Deadlock> explain_by_records(const WaitingJob& waiting) {
   if (auto found = explain_by_flight_records(waiting.job, waiting.states))
-    return with_reference(std::move(*found), kFromFlightRecords);
+    return with_reference(behind_by_counters(waiting, std::move(*found)), kFromFlightRecords);
   if (auto found = explain_by_watchdogs(waiting.job, waiting.states))
     return with_reference(std::move(*found), kFromWatchdogs);
   if (!waiting.waits_for_gpu() && !waiting.known_from_gpus()) return std::nullopt;
@@ -170,7 +188,6 @@ std::optional<Deadlock> explain_by_records(const WaitingJob& waiting) {
 
 // What certain ranks do, and who needs whom.
 std::optional<Deadlock> explain_by_operations(const WaitingJob& waiting) {
-  if (auto found = by_exception(waiting)) return with_reference(std::move(*found), kAllRanks);
   if (auto found = several_roots_in_one_step(waiting)) return with_reference(std::move(*found), kFromGroups);
   if (auto found = explain_by_skipped_launch(waiting.job, waiting.states))
     return with_reference(std::move(*found), kFromLaunches);
@@ -197,6 +214,7 @@ std::optional<Deadlock> explain_by_gpus(const WaitingJob& waiting) {
 
 std::optional<Deadlock> explain_by_sides(WaitingJob waiting) {
   const Facts& facts = waiting.facts;
+  if (auto found = by_exception(waiting)) return with_reference(std::move(*found), kAllRanks);
   if (auto found = explain_by_records(waiting)) return found;
   // Wherever their CPUs are, none of them has called another collective.
   if (const auto work = common_work(waiting.states); work && work->is_collective()) return std::nullopt;

@@ -18,6 +18,14 @@ struct Divergence {
   // Rank a is in more loops there than b: the counter may be of a loop of its own, with the same name.
   bool a_may_count_another = false;
 
+  // Rank a is further down than b where their paths diverge, or in another call at the same line.
+  bool a_is_further_down = false;
+
+  // Rank a is one step back, and further down in its step than b is in the next one: it has made all calls that b has
+  // made, and is in one that b has left out. (Whoever began one step back is two steps back there, because the calls of
+  // each of its steps went with those of the others' next step.)
+  bool a_keeps_step() const { return !counter.empty() && count_a + 1 == count_b && a_is_further_down; }
+
   // The rank with the lower count is behind, unless it may have left the loop, in which case its counter is a
   // leftover.
   bool a_is_behind() const { return !counter.empty() && count_a < count_b && !a_may_be_done; }
@@ -29,6 +37,10 @@ struct Divergence {
 // Goes from the outermost frame inwards through the functions in which both ranks are at the same line, up to the
 // first one where line or function differs. Counters count as long as both ranks are in the same functions.
 Divergence divergence_of(const RankState& a, const RankState& b);
+
+// Rank a is in the same round of the same loops as b, at a later line of the Python function in which their paths
+// diverge: it has been where b is, or has left that out.
+bool has_passed(const RankState& a, const RankState& b);
 
 // "step 41": the innermost loop counter on the rank's path through the user's code. Empty if none is known.
 std::string describe_counter(const RankState& state);

@@ -1,7 +1,6 @@
 #include "analyzers/flight_records.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -11,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/recorded_messages.h"
 #include "analyzers/sides.h"
 #include "known/c10d_operations.h"
 
@@ -43,8 +43,6 @@ std::string describe(const RecordedOperation& operation) {
   text += fmt::format(" of {:.0f}", elements_of(operation.input_sizes));
   return operation.input_types.empty() ? text + " elements" : text + " " + operation.input_types.front();
 }
-
-bool is_pending(const RecordedOperation& operation) { return operation.state != RecordedState::kCompleted; }
 
 const RecordedOperation* first_pending(const RecordedGroup& group) {
   const auto found = std::find_if(group.operations.begin(), group.operations.end(), is_pending);
@@ -126,16 +124,6 @@ std::vector<Seen> groups_of(const JobSnapshot& job) {
     if (seen.by.size() >= 2 && libraries.size() == 1) shared.push_back(std::move(seen));
   }
   return shared;
-}
-
-// "send 0->1", "recv 1<-0": the other rank, by its place in the group.
-std::optional<std::size_t> peer_in(const RecordedOperation& message) {
-  const std::size_t arrow = message.name.find(message.name.starts_with("send ") ? "->" : "<-");
-  if (!message.is_message || arrow == std::string::npos) return std::nullopt;
-  std::size_t place = 0;
-  const char* const end = message.name.data() + message.name.size();
-  const auto [stop, error] = std::from_chars(message.name.data() + arrow + 2, end, place);
-  return error == std::errc() && stop == end ? std::optional(place) : std::nullopt;
 }
 
 class Records {
@@ -353,145 +341,47 @@ class Records {
     });
   }
 
-  // The rank that a message's peer is, if its dump is there.
-  std::optional<std::size_t> rank_at(const Seen& seen, std::size_t place) const {
-    if (place >= seen.members.size()) return std::nullopt;
-    for (const auto& [rank, group] : seen.by)
-      if (job_.ranks[rank].rank == seen.members[place]) return rank;
-    return std::nullopt;
-  }
-
-  // What a rank has called and not ended, as it has to end: one collective, or the messages of one batch.
-  struct Step {
-    std::int64_t number = 0;
-    bool is_collective = false;
-    std::vector<const RecordedOperation*> messages;
-  };
-  static std::vector<Step> steps_of(const RecordedGroup& group) {
-    std::vector<Step> steps;
-    for (const RecordedOperation& one : group.operations) {
-      if (!is_pending(one)) continue;
-      if (steps.empty() || !one.is_message || steps.back().is_collective || steps.back().number != one.sequence)
-        steps.push_back({one.sequence, !one.is_message, {}});
-      if (one.is_message) steps.back().messages.push_back(&one);
-    }
-    return steps;
-  }
-  static std::int64_t last_message(const RecordedGroup& group) {
-    std::int64_t last = 0;
-    for (const RecordedOperation& one : group.operations)
-      if (one.is_message) last = std::max(last, one.sequence);
-    return last;
-  }
-
-  // The ranks of one group, by place in it, with what each still has to do. Messages that meet are taken away, until
-  // nothing meets any more.
-  struct Exchange {
-    const RecordedGroup* group = nullptr;
-    std::size_t rank = 0;
-    std::vector<Step> steps;  // the first is what it waits in
-    bool is_called_completely = true;
-  };
-  std::optional<std::map<std::size_t, Exchange>> stuck_exchanges(const Seen& seen) const {
-    std::map<std::size_t, Exchange> at;
+  std::optional<Deadlock> unmatched(const Seen& seen) const {
+    std::map<std::size_t, const RecordedGroup*> groups;
+    std::map<std::size_t, std::size_t> state_at;
     for (const auto& [rank, group] : seen.by) {
       if (!knows_what_has_ended(job_, job_.ranks[rank])) return std::nullopt;
-      const auto place = std::find(seen.members.begin(), seen.members.end(), *job_.ranks[rank].rank);
-      at[static_cast<std::size_t>(place - seen.members.begin())] = {group, rank, steps_of(*group),
-                                                                    group->left_out == 0};
+      const auto found = std::find(seen.members.begin(), seen.members.end(), *job_.ranks[rank].rank);
+      const auto place = static_cast<std::size_t>(found - seen.members.begin());
+      groups[place] = group;
+      state_at[place] = state_of_.at(rank);
     }
-    for (bool meets = true; meets;) {
-      meets = false;
-      for (auto& [place, one] : at) {
-        if (one.steps.empty() || one.steps.front().is_collective) continue;
-        auto& messages = one.steps.front().messages;
-        for (std::size_t m = 0; m < messages.size(); ++m) {
-          const auto other = at.find(peer_in(*messages[m]).value_or(place));
-          if (other == at.end() || other->first == place || other->second.steps.empty()) continue;
-          auto& its = other->second.steps.front().messages;
-          const std::string_view wanted = messages[m]->name.starts_with("send ") ? "recv " : "send ";
-          const auto met = std::find_if(its.begin(), its.end(), [&, to = place](const RecordedOperation* theirs) {
-            return theirs->name.starts_with(wanted) && peer_in(*theirs) == to;
-          });
-          if (met == its.end()) continue;
-          its.erase(met);
-          messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(m--));
-          meets = true;
-        }
-        if (messages.empty()) one.steps.erase(one.steps.begin());
-      }
-      for (auto& [place, one] : at)
-        if (!one.steps.empty() && !one.steps.front().is_collective && one.steps.front().messages.empty())
-          one.steps.erase(one.steps.begin());
-    }
-    return at;
-  }
-
-  // Those whose message has to be called by a rank that has not called it. Of a batch that has ended in part, those
-  // that ended are not known: a peer that has called as many batches is not the one.
-  std::vector<std::size_t> peers_without(const Exchange& one, const std::map<std::size_t, Exchange>& at) const {
-    std::vector<std::size_t> all, with_fewer;
-    for (const RecordedOperation* message : one.steps.front().messages) {
-      const auto place = peer_in(*message);
-      const auto peer = place ? at.find(*place) : at.end();
-      if (peer == at.end() || peer->second.steps.empty() || !peer->second.is_called_completely) return {};
-      all.push_back(*place);
-      if (last_message(*peer->second.group) < one.steps.front().number) with_fewer.push_back(*place);
-    }
-    return all.size() > 1 && !with_fewer.empty() ? with_fewer : all;
-  }
-
-  std::optional<Deadlock> unmatched(const Seen& seen) const {
-    const auto at = stuck_exchanges(seen);
-    if (!at) return std::nullopt;
+    const Exchanges at = stuck_exchanges(groups);
     Side direct, circle;
-    std::map<std::size_t, Side> waiting_for;  // by the place of a rank that waits in a collective
+    std::map<std::size_t, std::set<std::size_t>> waiting_for;  // states, by the place of a rank in a collective
     std::map<std::size_t, std::set<std::size_t>> needs;
     std::string words;
-    for (const auto& [place, one] : *at) {
+    for (const auto& [place, one] : at) {
       if (one.steps.empty() || one.steps.front().is_collective) continue;
-      const std::size_t state = state_of_.at(one.rank);
-      for (const std::size_t peer : peers_without(one, *at)) {
+      for (const std::size_t peer : peers_without(one, at)) {
         if (peer == place) continue;
-        if (at->at(peer).steps.front().is_collective) waiting_for[peer].push_back(state);
+        if (at.at(peer).steps.front().is_collective) waiting_for[peer].insert(state_at[place]);
         else needs[place].insert(peer);
       }
-      if (const RecordedOperation* first = first_pending(*one.group); first != nullptr && first->is_message)
-        words += fmt::format("{}{} in {}", words.empty() ? "" : ", ", waits({state}), first->name);
+      words += fmt::format("{}{} in {}", words.empty() ? "" : ", ", waits({state_at[place]}),
+                           one.steps.front().messages.front()->name);
     }
-    // Several ranks wait for one that has gone on to a collective, which they have called as well.
-    for (auto& [peer, side] : waiting_for) {
-      std::sort(side.begin(), side.end());
-      side.erase(std::unique(side.begin(), side.end()), side.end());
+    // Several ranks wait for one that has gone on to a collective.
+    for (const auto& [peer, side] : waiting_for) {
       if (side.size() >= 2)
-        return accuse_side({state_of_.at(at->at(peer).rank)}, Reason::kCollectiveMismatch,
+        return accuse_side({state_at[peer]}, Reason::kCollectiveMismatch,
                            fmt::format("by the Flight Recorder {} of {}, which it has not called", words, seen.text),
                            false);
       direct.insert(direct.end(), side.begin(), side.end());
     }
     for (const auto& [place, peers] : needs)
-      if (comes_back(place, needs)) circle.push_back(state_of_.at(at->at(place).rank));
+      if (is_in_circle(place, needs)) circle.push_back(state_at[place]);
     if (direct.empty() && circle.size() < 2) return std::nullopt;
     std::sort(direct.begin(), direct.end());
     std::sort(circle.begin(), circle.end());
     return accuse_side(
         direct.empty() ? circle : direct, Reason::kUnmatchedP2p,
         fmt::format("by the Flight Recorder {} of {}, which the other rank has not called", words, seen.text), false);
-  }
-
-  static bool comes_back(std::size_t from, const std::map<std::size_t, std::set<std::size_t>>& needs) {
-    std::set<std::size_t> reached;
-    std::vector<std::size_t> left = {from};
-    while (!left.empty()) {
-      const auto next = needs.find(left.back());
-      left.pop_back();
-      if (next == needs.end()) continue;
-      for (const std::size_t peer : next->second) {
-        if (peer == from) return true;
-        if (reached.insert(peer).second) left.push_back(peer);
-      }
-    }
-    return false;
   }
 
   const JobSnapshot& job_;

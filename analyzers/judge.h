@@ -118,6 +118,9 @@ class Judge {
   // Those that are waited for run their own code, and this may be a step like any other. std::nullopt if it is not.
   std::optional<Verdict> of_steps_under_way(const std::vector<std::size_t>& needed) const;
   std::optional<Verdict> of_unknown_holders(const std::vector<std::size_t>& needed) const;
+  // Those that are waited for are most of the job, and look again and again for something at one place: a barrier of
+  // their own, perhaps, to which those that wait for them should come. std::nullopt if that is not so.
+  std::optional<Verdict> of_polling_majority(const std::vector<std::size_t>& needed) const;
   std::vector<Suspect> suspects_among(const std::vector<std::size_t>& needed) const;
   // What more samples of those that are waited for may show.
   Doubt doubt_of_sinks(const std::vector<std::size_t>& needed) const;
@@ -165,6 +168,9 @@ class Judge {
   // In a hang, gloo's threads sleep. (NCCL's and MPI's threads spin whether or not there is progress.)
   bool gloo_is_moving() const;
   Verdict of_waiting() const;
+  // All wait in a barrier of Python's multiprocessing, which knows no ranks. It is in memory that the processes share:
+  // nothing but one that does not come keeps it closed.
+  bool in_barrier_of_processes() const;
   bool known_from_gpus() const;
   // Every rank waits for its GPU, and all GPUs compute: a long step.
   std::optional<Verdict> of_computing_gpus() const;
@@ -185,6 +191,12 @@ class Judge {
   bool loop_at_one_place() const;
   // Some ranks have ended, and no rank is seen waiting for them.
   Verdict of_ended_not_waited_for() const;
+  // The only rank has child processes that wait for each other in a barrier or another collective, and one that has
+  // ended. std::nullopt if that is not so.
+  std::optional<Verdict> of_lost_party(const RankState& s) const;
+  // Every rank waits for a child of its own, and those of some wait for those of others, as processes that write a
+  // checkpoint in the background do.
+  std::optional<Verdict> of_waiting_children() const;
   // There is one rank only, so that there is none to compare it with.
   Verdict of_single_rank() const;
   // All ranks run, each at one place in every sample, and this place is the same for all.

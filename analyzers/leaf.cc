@@ -91,6 +91,13 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
+// It watches nothing but its own descriptor, by which other threads wake it: asyncio's pair of sockets, libuv's
+// eventfd.
+bool watches_itself_alone(const ThreadSnapshot& thread) {
+  return thread.syscall && thread.syscall->fd_target &&
+         thread.syscall->fd_target->ends_with("anon_inode:[eventpoll] of 1 descriptor");
+}
+
 // A loop of the user's over several descriptors, asleep until one of them is ready: a call of a selector by the user's
 // own code.
 bool selects(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -151,6 +158,17 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
   return root != nullptr && by_interpreter && root->function != "<module>" && is_users_code(*root);
 }
 
+// It runs on its way to the GIL, which none of the process's other threads can have: they are in no Python code. It
+// comes back from a call of native code, and a busy machine makes it wait there.
+bool takes_free_gil(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
+  return thread.state == 'R' &&
+         std::none_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& other) {
+           return other.tid != thread.tid &&
+                  (other.gil || std::any_of(other.frames.begin(), other.frames.end(),
+                                            [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; }));
+         });
+}
+
 bool blocked_at_file(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state == 'R') return false;
   const std::string target = thread.syscall ? thread.syscall->fd_target.value_or("") : "";
@@ -176,24 +194,25 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   }
   if (writes_output(thread)) return doing.activity = known::Activity::kFileIo, doing;
   if (thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;
-  if (thread.gil == Gil::kWaits) return doing.activity = known::Activity::kPythonLock, doing;
+  const bool may_wait_for_lock = thread.gil != Gil::kWaits || !takes_free_gil(job, rank, thread);
+  if (thread.gil == Gil::kWaits && may_wait_for_lock) return doing.activity = known::Activity::kPythonLock, doing;
   if (waits_for_database(job, thread)) {
     doing.activity = known::Activity::kFileIo;
     doing.operation = operation_of_kind(known::OperationKind::kLockedDatabase, "a locked SQLite database");
     return doing;
   }
   if (waits_in_event_loop(job, thread)) {
-    doing.activity = known::Activity::kNetworkIo;
+    doing.activity = watches_itself_alone(thread) ? known::Activity::kUserCode : known::Activity::kNetworkIo;
     doing.operation = operation_of_kind(known::OperationKind::kEventLoop, "its event loop");
     return doing;
   }
   if (selects(job, thread)) return doing.activity = known::Activity::kNetworkIo, doing;
-  if (const auto frame = python_lock_frame(job, thread)) {
+  if (const auto frame = may_wait_for_lock ? python_lock_frame(job, thread) : std::nullopt) {
     doing.activity = known::Activity::kPythonLock;
     doing.frame = *frame;
     return doing;
   }
-  if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); }))
+  if (may_wait_for_lock && on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); }))
     return doing.activity = known::Activity::kNativeLock, doing;
 
   const auto place = deciding_frame(job, thread);

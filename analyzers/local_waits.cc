@@ -65,6 +65,10 @@ constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop",
                           "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets "
                           "(ss -tnp) and their timeouts"};
 
+constexpr LocalWait kOwnLoop{LocalWaitKind::kEventLoop, "waits in its event loop, which watches no socket",
+                             "what its tasks await has to come from this program: a future, a queue, a task that has "
+                             "ended; look at their list (asyncio.all_tasks) and their timeouts"};
+
 // What a thread with a frame at one of these places waits for.
 constexpr std::pair<known::Place, LocalWait> kByPlace[] = {{known::Place::kQueueGet, kQueueGet},
                                                            {known::Place::kQueuePut, kQueuePut},
@@ -125,7 +129,10 @@ std::optional<LocalWait> native_wait(const JobSnapshot& job, const ThreadSnapsho
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason) {
   if (state.gpu_only || state.known_from_child || state.dead_child) return std::nullopt;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
-  if (reason == Reason::kNetworkIo && state.doing.operation.kind == known::OperationKind::kEventLoop) return kLoop;
+  if (state.doing.operation.kind == known::OperationKind::kEventLoop) {
+    if (reason == Reason::kNetworkIo) return kLoop;
+    if (reason == Reason::kUserCode) return kOwnLoop;
+  }
   // It has got what it waited for before: an event is set, a lock free.
   if (reason == Reason::kPythonLock && thread.gil == Gil::kWaits) return kGil;
   if (reason == Reason::kPythonLock) return python_wait(job, thread);

@@ -13,15 +13,20 @@
 namespace rankstacks::analyzers {
 namespace {
 
-// "rank 2", "a child of rank 2". "" if the process does not belong to the job, has no number, or if merged reports
-// have a process with that number on several machines.
-std::string member_name(const JobSnapshot& job, Pid pid) {
+// nullptr if the process does not belong to the job, or if merged reports have a process with that number on several
+// machines.
+const RankSnapshot* member_with(const JobSnapshot& job, Pid pid) {
   const RankSnapshot* member = nullptr;
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.pid != pid) continue;
-    if (member != nullptr) return "";
+    if (member != nullptr) return nullptr;
     member = &rank;
   }
+  return member;
+}
+
+// "rank 2", "a child of rank 2". "" if the process does not belong to the job, or has no number.
+std::string member_name(const JobSnapshot& job, const RankSnapshot* member) {
   if (member == nullptr) return "";
   if (member->kind == RankKind::kRank) return member->rank ? fmt::format("rank {}", *member->rank) : "";
   const auto parent = std::find_if(job.ranks.begin(), job.ranks.end(),
@@ -45,6 +50,29 @@ std::string before(const SyscallInfo& call) {
 
 }  // namespace
 
+std::string_view held_word(const RankSnapshot& process) {
+  if (process.threads.empty()) return "";
+  bool frozen = false;
+  for (const ThreadSnapshot& thread : process.threads) {
+    if (thread.state != 'T' && thread.state != 't' && thread.state != 'F') return "";
+    frozen |= thread.state == 'F';
+  }
+  return frozen ? "frozen" : "stopped";
+}
+
+std::optional<std::size_t> held_other_end(const JobSnapshot& job, const RankSnapshot& caller, const SyscallInfo& call) {
+  if (call.own_end) return std::nullopt;
+  std::optional<std::size_t> held;
+  for (const OtherEnd& end : call.others) {
+    const auto process = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& one) {
+      return process_key(one) == process_key(caller, end.pid);
+    });
+    if (process == job.ranks.end() || held_word(*process).empty()) return std::nullopt;
+    held = static_cast<std::size_t>(process - job.ranks.begin());
+  }
+  return held;
+}
+
 std::string database_lock_name(const SyscallInfo& call) {
   return call.database ? fmt::format("a lock of the database {}", base_name(*call.database))
                        : "a lock of an SQLite database";
@@ -61,8 +89,11 @@ std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call)
   for (std::size_t i = 0; i < shown; ++i) {
     const OtherEnd& end = call.others[i];
     text += fmt::format("{}pid {}", i == 0 ? " " : joint, end.pid);
-    const std::string name = end.command.empty() ? member_name(job, end.pid) : end.command;
-    if (!name.empty()) text += fmt::format(" ({})", name);
+    const RankSnapshot* member = member_with(job, end.pid);
+    const std::string name = end.command.empty() ? member_name(job, member) : end.command;
+    const std::string_view held = member == nullptr ? "" : held_word(*member);
+    if (!name.empty() || !held.empty())
+      text += fmt::format(" ({}{}{})", name, name.empty() || held.empty() ? "" : ", ", held);
   }
   if (shown < count) text += fmt::format("{}{} more", joint, count - shown);
   if (call.own_end) text += fmt::format("{}its own process", joint);

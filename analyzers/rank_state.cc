@@ -181,7 +181,8 @@ void find_path(const JobSnapshot& job, RankState& state) {
                              : frame.function && frame.line && base_name(frame.module) == program &&
                                    !is_interpreter(frame.module) && !is_thread_start(frame);
     if (!of_user) continue;
-    CodePlace place{frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1), {}, 0};
+    CodePlace place{frame.function.value_or(""),     frame.file.value_or(""), frame.line.value_or(-1), {}, 0,
+                    frame.kind == FrameKind::kPython};
     for (const FrameVariables& variables : main->variables)
       if (variables.frame == i) place.numbers = variables.numbers, place.loops = variables.loops;
     std::erase_if(place.numbers, [](const auto& number) { return !known::is_counter_name(number.first); });

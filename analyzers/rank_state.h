@@ -38,7 +38,8 @@ struct CodePlace {
   std::string function, file;
   int line = -1;
   std::vector<std::pair<std::string, std::int64_t>> numbers;
-  int loops = 0;  // FrameVariables::loops
+  int loops = 0;           // FrameVariables::loops
+  bool is_python = false;  // of native code no loop is known
 };
 
 struct RankState {

@@ -126,7 +126,9 @@ std::string name_side(const JobSnapshot& job, const std::vector<RankState>& stat
 }
 
 std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members) {
-  const RankState& s = states[members.front()];
+  RankState s = states[members.front()];
+  if (std::any_of(members.begin(), members.end(), [&](std::size_t i) { return states[i].peer != s.peer; }))
+    s.peer.reset();  // each has another one
   std::string text = fmt::format("{} {} {}", name_side(job, states, members), members.size() == 1 ? "waits" : "wait",
                                  describe_wait(s, states.size()));
   std::string where = describe_place(job, job.ranks[s.rank].threads[s.doing.thread]);

@@ -77,9 +77,17 @@ std::vector<std::size_t> Judge::ranks_of(const std::vector<std::size_t>& states)
 }
 
 std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::string& waiting) const {
+  // Messages of several ranks are told one by one: each of them has another peer.
+  constexpr std::size_t kMaxTold = 4;
+  std::size_t told = 1;
+  if (suspects.front().reason == Reason::kUnmatchedP2p && suspects.size() <= kMaxTold)
+    while (told < suspects.size() && suspects[told].reason == Reason::kUnmatchedP2p) ++told;
   std::vector<std::size_t> like_first, others;
-  for (const Suspect& s : suspects) (s.reason == suspects.front().reason ? like_first : others).push_back(s.rank);
+  for (std::size_t i = 0; i < suspects.size(); ++i)
+    if (i == 0 || i >= told)
+      (suspects[i].reason == suspects.front().reason ? like_first : others).push_back(suspects[i].rank);
   std::string text = suspects.front().summary;
+  for (std::size_t i = 1; i < told; ++i) text += (i + 1 == told ? " and " : ", ") + suspects[i].summary;
   if (!waiting.empty()) text += " while " + waiting;
   like_first.erase(like_first.begin());
   if (!like_first.empty()) {

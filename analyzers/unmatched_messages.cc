@@ -5,12 +5,14 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "analyzers/between_sides.h"
 #include "analyzers/divergence.h"
 #include "analyzers/place.h"
 #include "analyzers/shared_rounds.h"
+#include "base/text.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -130,6 +132,32 @@ std::vector<std::size_t> those_that_turn_to_another_side(const WaitingJob& waiti
   return turned.size() < circle.size() ? turned : std::vector<std::size_t>();
 }
 
+// The ranks of a circle wait at several lines, as those do that receive from one neighbour and send to the other. One
+// of them has a peer that is no neighbour, as those of all others are.
+std::vector<std::size_t> that_with_another_distance(const WaitingJob& waiting, const std::vector<std::size_t>& circle) {
+  constexpr std::size_t kSeveral = 3;
+  const auto of = [&](const RankState& s) -> std::optional<int> {
+    const auto distance = distance_of(waiting, s);
+    const int world = waiting.job.ranks[s.rank].world_size.value_or(0);
+    return distance ? std::optional(std::min(*distance, world - *distance)) : std::nullopt;
+  };
+  std::map<int, std::size_t> votes;
+  for (const RankState& s : waiting.states) {
+    if (s.unrelated || s.doing.activity != known::Activity::kPointToPoint) continue;
+    const auto distance = of(s);
+    if (!distance) return {};
+    ++votes[*distance];
+  }
+  std::vector<std::size_t> apart;
+  if (votes.size() != 2 || std::min(votes.begin()->second, votes.rbegin()->second) != 1 ||
+      std::max(votes.begin()->second, votes.rbegin()->second) < kSeveral)
+    return {};
+  const int other = votes.begin()->second == 1 ? votes.begin()->first : votes.rbegin()->first;
+  std::copy_if(circle.begin(), circle.end(), std::back_inserter(apart),
+               [&](std::size_t i) { return of(waiting.states[i]) == other; });
+  return apart;
+}
+
 // Of ranks in a circle, those whose peer waits in a later step of the same loop: it has done all that it does in the
 // step of the rank that waits for it. (Its own wait for that rank is a matter of course.) Empty if none can be
 // distinguished from the others.
@@ -167,8 +195,106 @@ std::vector<std::size_t> those_that_name_another_message(const WaitingJob& waiti
   return apart;
 }
 
+// Several ranks wait for one and the same rank, which is in a collective at a later line of the program: they make one
+// call, and it has left its own out.
+std::optional<Deadlock> peer_of_several(const WaitingJob& waiting, const std::vector<std::size_t>& direct) {
+  const auto peer = direct.empty() ? std::nullopt : waiting.states[direct.front()].peer;
+  if (direct.size() < 2 || !peer) return std::nullopt;
+  for (const Side& side : waiting.sides)
+    for (const std::size_t i : side)
+      if (waiting.job.ranks[waiting.states[i].rank].rank == peer &&
+          waiting.states[i].doing.activity == known::Activity::kCollective &&
+          std::all_of(direct.begin(), direct.end(), [&](std::size_t waits) {
+            return waiting.states[waits].peer == peer && has_passed(waiting.states[i], waiting.states[waits]);
+          }))
+        return between_sides(waiting.with_sides({direct, {i}}), Reason::kCollectiveMismatch, kByPlace);
+  return std::nullopt;
+}
+
+// A message that is one of several in both directions: MPI_Sendrecv, or the wait for one that was begun before,
+// MPI_Wait and Work::wait. Two ranks that wait in such a call are not in each other's way, as two that send or receive
+// are.
+bool is_part_of_exchange(const WaitingJob& waiting, std::size_t i) {
+  const RankState& s = waiting.states[i];
+  if (!waiting.is_p2p(i) || s.doing.operation.sends == s.doing.operation.receives) return waiting.is_p2p(i);
+  const ThreadSnapshot& thread = waiting.job.ranks[s.rank].threads[s.doing.thread];
+  const Frame& frame = waiting.job.frames[thread.frames[s.doing.frame]];
+  return frame.kind == FrameKind::kNative && contains(frame.function.value_or(""), "Work::wait");
+}
+
+bool wait_in_one_users_function(const WaitingJob& waiting, const std::vector<std::size_t>& ranks) {
+  const RankState& first = waiting.states[ranks.front()];
+  return std::all_of(ranks.begin(), ranks.end(), [&](std::size_t i) {
+    const RankState& s = waiting.states[i];
+    if (s.path.empty() || first.path.empty()) return place_key(waiting.job, s) == place_key(waiting.job, first);
+    return s.path.back().function == first.path.back().function && s.path.back().file == first.path.back().file;
+  });
+}
+
+// Those of `others` around which the ranks that wait are placed evenly, by their numbers in a ring of all ranks, as the
+// neighbours of a rank are in a line, a ring or a grid: of these the nearest.
+std::vector<std::size_t> in_the_middle_of(const WaitingJob& waiting, const std::vector<std::size_t>& waits,
+                                          const std::vector<std::size_t>& others) {
+  const auto number_of = [&](std::size_t i) { return waiting.job.ranks[waiting.states[i].rank].rank; };
+  const auto world = waiting.job.ranks[waiting.states[waits.front()].rank].world_size;
+  if (!world || *world <= 0) return {};
+  std::vector<std::size_t> found;
+  int nearest = *world;
+  for (const std::size_t i : others) {
+    if (!number_of(i)) return {};
+    std::set<int> distances;
+    int furthest = 0;
+    for (const std::size_t j : waits) {
+      if (!number_of(j)) return {};
+      const int distance = ((*number_of(j) - *number_of(i)) % *world + *world) % *world;
+      distances.insert(distance);
+      furthest = std::max(furthest, std::min(distance, *world - distance));
+    }
+    if (furthest > nearest || std::any_of(distances.begin(), distances.end(),
+                                          [&](int distance) { return !distances.contains(*world - distance); }))
+      continue;
+    if (furthest < nearest) found.clear();
+    nearest = furthest;
+    found.push_back(i);
+  }
+  return found;
+}
+
+// Some ranks, in one function, wait for messages of an exchange with ranks that are not known, and all others are in
+// collectives. The exchange is one that all ranks make, and one of the others has left it out: the one in the middle,
+// if those that wait are further back in the program. They do what they should, so they are never accused.
+std::optional<Deadlock> who_left_out_an_exchange(const WaitingJob& waiting, const Unmatched& messages) {
+  const std::vector<std::size_t>& waits = messages.guessed;
+  if (waits.size() < 2 || waits.size() != messages.ranks || waits.size() * 2 > waiting.ranks ||
+      !std::all_of(waits.begin(), waits.end(), [&](std::size_t i) { return is_part_of_exchange(waiting, i); }) ||
+      !wait_in_one_users_function(waiting, waits))
+    return std::nullopt;
+  std::vector<std::size_t> others;
+  for (const std::size_t i : waiting.all_members()) {
+    if (waiting.is_p2p(i)) continue;
+    if (waiting.states[i].doing.activity != known::Activity::kCollective) return std::nullopt;
+    others.push_back(i);
+  }
+  std::vector<std::size_t> passed;
+  std::copy_if(others.begin(), others.end(), std::back_inserter(passed), [&](std::size_t i) {
+    return std::all_of(waits.begin(), waits.end(),
+                       [&](std::size_t j) { return has_passed(waiting.states[i], waiting.states[j]); });
+  });
+  const std::vector<std::size_t> middle = in_the_middle_of(waiting, waits, passed);
+  if (middle.size() == 1)
+    return with_reference(
+        between_sides(waiting.with_sides({waits, middle}), Reason::kCollectiveMismatch, kPartnersGuessed),
+        kInferredFromStacks);
+  Deadlock found = undecided(waiting.describe_sides() +
+                             ": whether one of these has left that exchange out, and which, is not in the frames");
+  found.candidates = middle;
+  found.would_decide = "whether it has made the exchange in which the others wait: print its messages' peers";
+  return found;
+}
+
 // Who waits for whom is known.
 std::optional<Deadlock> accuse_by_peers(const WaitingJob& waiting, const Unmatched& messages) {
+  if (auto found = peer_of_several(waiting, messages.direct)) return found;
   if (!messages.direct.empty()) return waiting.accuse(messages.direct, Reason::kUnmatchedP2p, kPartnersKnown);
   if (const auto alone = nobody_connects_with(waiting); !alone.empty())
     return waiting.accuse(alone, Reason::kUnmatchedP2p, kNobodyConnects);
@@ -178,6 +304,8 @@ std::optional<Deadlock> accuse_by_peers(const WaitingJob& waiting, const Unmatch
     return waiting.accuse(turned, Reason::kUnmatchedP2p, kPartnersKnown);
   if (const auto behind = those_whose_peer_is_further_on(waiting, messages.in_circle); !behind.empty())
     return waiting.accuse(behind, Reason::kUnmatchedP2p, kPartnersKnown);
+  if (const auto apart = that_with_another_distance(waiting, messages.in_circle); !apart.empty())
+    return waiting.accuse(apart, Reason::kUnmatchedP2p, kByPlace);
   if (!messages.in_circle.empty()) return waiting.accuse(messages.in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
   return std::nullopt;
 }
@@ -211,6 +339,7 @@ std::optional<Deadlock> unmatched_messages(const WaitingJob& waiting) {
   if (messages.ranks == 0) return std::nullopt;
   if (auto found = majority_at_one_place(waiting)) return found;
   if (auto found = within_stages(waiting)) return found;  // a stage that receives from another is normal in a pipeline
+  if (auto found = who_left_out_an_exchange(waiting, messages)) return found;
   // The peers are not known, but if all ranks receive, none sends.
   const auto all = [&](bool Operation::*does, bool Operation::*does_not) {
     return std::all_of(messages.guessed.begin(), messages.guessed.end(), [&](std::size_t i) {

@@ -8,8 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/activity.h"
 #include "analyzers/blocking_calls.h"
 #include "analyzers/candidates.h"
+#include "analyzers/children.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
@@ -155,9 +157,46 @@ Verdict Judge::of_ended_not_waited_for() const {
   return undecided(text + "; no rank is seen waiting for another: see the logs of those that have ended");
 }
 
+std::optional<Verdict> Judge::of_lost_party(const RankState& s) const {
+  const MeetingOfChildren meeting = meeting_of_children(job_, facts_.roles, s.rank);
+  if (meeting.waiting == 0 || meeting.ended.empty()) return std::nullopt;
+  RankState lost = s;
+  lost.dead_child = meeting.ended.front();
+  constexpr double kLikely = 0.70;  // a worker that has done its part ends, too, before it is waited for
+  return culprits({suspect(lost, Reason::kWorkerDead, bounded(kLikely))},
+                  fmt::format("{} of its child processes {} in {}", meeting.waiting,
+                              meeting.waiting == 1 ? "waits" : "wait", meeting.operation.name));
+}
+
+std::optional<Verdict> Judge::of_waiting_children() const {
+  Activities activities(job_, facts_.roles);
+  std::vector<std::size_t> waiting;
+  std::string operation;
+  std::vector<Suspect> others;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    const auto child = awaited_child(job_, s);
+    if (!child) return std::nullopt;
+    const Doing doing = activities.of_rank(*child);
+    if (known::waits_for_ranks(doing.activity)) {
+      waiting.push_back(s.rank);
+      operation = doing.operation.name;
+      continue;
+    }
+    if (doing.activity == known::Activity::kUnknown) return std::nullopt;
+    Suspect one = suspect(s, reason_for(s), bounded(0.70));
+    one.summary += describe_child(job_, *child);
+    others.push_back(std::move(one));
+  }
+  if (waiting.empty() || others.empty() || !tally_.failed.empty() || !tally_.unknown.empty()) return std::nullopt;
+  return culprits(std::move(others),
+                  fmt::format("the children of {} wait in {}", name_ranks(job_, waiting), operation));
+}
+
 Verdict Judge::of_single_rank() const {
   const RankState& s =
       *std::find_if(states_.begin(), states_.end(), [](const RankState& one) { return !one.unrelated; });
+  if (auto lost = of_lost_party(s)) return *lost;
   if (s.unknown()) return undecided("one rank only, and its frames do not show what it does");
   std::size_t children = 0;
   for (const RankSnapshot& process : job_.ranks) children += process.kind == RankKind::kChild;
@@ -395,6 +434,7 @@ Verdict Judge::of_nobody_waits() const {
     return with_doubt_of_driver_calls(
         undecided(fmt::format("no rank is seen waiting for another, and {}", describe_unknown())));
   if (auto computing = of_computing_gpus()) return *computing;
+  if (auto apart = of_waiting_children()) return *apart;
   if (auto preparing = of_preparing()) return *preparing;
   if (auto inwards = of_waits_inwards()) return *inwards;
   // active: they move or work, and do not just poll at one place

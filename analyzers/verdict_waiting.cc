@@ -6,12 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/candidates.h"
 #include "analyzers/coordinates.h"
 #include "analyzers/deadlock.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/local_waits.h"
+#include "analyzers/names.h"
 #include "analyzers/other_threads.h"
 #include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
@@ -38,6 +40,7 @@ Verdict Judge::of_mixed() const {
   if (auto open = of_steps_under_way(needed)) return *open;
   if (auto moving = of_moving_with_unseen()) return *moving;
   if (auto open = of_unknown_holders(needed)) return *open;
+  if (auto open = of_polling_majority(needed)) return *open;
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   const std::vector<Suspect> alive = suspects_among(needed);
   suspects.insert(suspects.end(), alive.begin(), alive.end());
@@ -85,6 +88,29 @@ std::optional<Verdict> Judge::of_unknown_holders(const std::vector<std::size_t>&
   const RankState& s = states_[needed.front()];
   return undecided(fmt::format("{}, for which {}: who holds that lock is not known, and not all is known of the others",
                                suspect(s, reason_for(s), 0).summary, describe_waiting(job_, states_)));
+}
+
+std::optional<Verdict> Judge::of_polling_majority(const std::vector<std::size_t>& needed) const {
+  if (needed.size() < 2 || needed.size() * 2 <= tally_.compared) return std::nullopt;
+  const RankState& first = states_[needed.front()];
+  const std::string place = place_key(job_, first);
+  if (!std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
+        const RankState& s = states_[i];
+        return s.doing.activity == known::Activity::kUserCode && awaits_something(s) && place_key(job_, s) == place;
+      }))
+    return std::nullopt;
+  Verdict open = undecided(
+      fmt::format("{} {}, while {} look again and again for something at one place ({}): whether for what {} to do is "
+                  "not known",
+                  name_ranks(job_, ranks_of(tally_.waiting)), tally_.waiting.size() == 1 ? "waits" : "wait",
+                  name_ranks(job_, ranks_of(needed)), describe_place(job_, deciding_thread(job_, first)),
+                  tally_.waiting.size() == 1 ? "that one is" : "those are"));
+  for (std::size_t i = 0; i < tally_.waiting.size() && i < kMaxCandidates; ++i)
+    open.candidates.push_back({states_[tally_.waiting[i]].rank, Reason::kCollectiveMismatch,
+                               "what the others look for: the line at which they sleep",
+                               describe_suspect(job_, states_[tally_.waiting[i]], Reason::kCollectiveMismatch)});
+  open.doubt = doubt_of_sinks(needed);
+  return open;
 }
 
 std::vector<Suspect> Judge::suspects_among(const std::vector<std::size_t>& needed) const {
@@ -280,6 +306,8 @@ Verdict Judge::of_waiting() const {
   const auto ended = needed_of_ended();
   const MissingRanks missing = missing_ranks(job_);
   if (auto absent = of_absent(needed_of(missing), ended)) return *absent;
+  if (tally_.compared == 1)
+    if (auto lost = of_lost_party(states_[tally_.waiting.front()])) return *lost;
   if (tally_.compared == 1) return undecided(fmt::format("{}; there is no other rank to compare with", waiting));
 
   const auto deadlock = explain_deadlock(facts_);
@@ -303,6 +331,11 @@ Verdict Judge::of_waiting() const {
   if (!deadlock && dumps_lack(FrameKind::kPython))
     return undecided(
         fmt::format("{} at the same place; their Python frames, which may differ, are not in the dumps", waiting));
+  if (!deadlock && in_barrier_of_processes())
+    return undecided(
+        fmt::format("{} at the same place, and that opens when all for whom it was made are there: one is not among "
+                    "these processes; it has ended or was not looked at, or nobody else comes there",
+                    waiting));
   if (!deadlock) {
     Verdict symmetric =
         make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these "
@@ -376,6 +409,15 @@ std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::
         fmt::format("{}; ranks {} were not looked at: look at them too, on their machines, and merge the reports",
                     waiting, format_numbers(missing.elsewhere)));
   return std::nullopt;
+}
+
+bool Judge::in_barrier_of_processes() const {
+  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
+    const Doing& doing = states_[i].doing;
+    const ThreadSnapshot& thread = job_.ranks[states_[i].rank].threads[doing.thread];
+    return doing.activity == known::Activity::kCollective && doing.by_frame &&
+           is_place(job_.frames[thread.frames[doing.frame]], known::Place::kProcessLock);
+  });
 }
 
 bool Judge::known_from_gpus() const {

@@ -15,6 +15,7 @@
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/native_waits.h"
+#include "analyzers/other_ends.h"
 #include "analyzers/other_threads.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/python_locks.h"
@@ -109,6 +110,14 @@ constexpr std::string_view kHolderAdvice =
 constexpr std::string_view kCircleAdvice =
     "look at the threads named, and at the order in which they take their locks: --threads all --rank shows every "
     "thread of this rank";
+constexpr std::string_view kOwnLockAdvice =
+    "it has locked it before, in a frame further out or in a call that has returned: unlock it there, or let one "
+    "function "
+    "lock it";
+constexpr std::string_view kEndedHolderAdvice =
+    "that thread has ended without unlocking it: look for a way out of the code between lock and unlock (an exception, "
+    "a "
+    "return, pthread_exit, a cancellation), and let a lock guard unlock it";
 
 constexpr std::string_view kUnknownPeerAdvice =
     "find out which rank it sends to or receives from, and whether that one makes the matching call: the stacks do not "
@@ -151,20 +160,14 @@ std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& ra
   return describe_other_thread(job, rank, waiting, *others.in_user_code);
 }
 
-// ": pid 4711 (sleep 100000)", ": pid 4711, in tokenize at data.py:7 (running)"
-std::string describe_child(const JobSnapshot& job, std::size_t index) {
-  const RankSnapshot& child = job.ranks[index];
-  const auto main = std::find_if(child.threads.begin(), child.threads.end(),
-                                 [&](const ThreadSnapshot& t) { return t.tid == child.pid; });
-  std::string text = fmt::format(": pid {}", child.pid);
-  if (child.python_version && main != child.threads.end())
-    if (const std::string place = describe_place(job, *main); !place.empty())
-      return text + ", in " + place + in_brackets("", describe_block(job, *main));
-  constexpr std::size_t kMax = 60;
-  std::string command;
-  for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
-  if (command.size() > kMax) command = command.substr(0, kMax) + "...";
-  return command.empty() ? text : text + " (" + command + ")";
+// If what the rank waits for is a process of the job that cannot run: its index.
+std::optional<std::size_t> held_process(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (state.gpu_only || rank.threads.empty()) return std::nullopt;
+  if (state.child && !held_word(job.ranks[*state.child]).empty()) return state.child;
+  const RankSnapshot& caller = state.known_from_child ? job.ranks[*state.known_from_child] : rank;
+  const auto& call = caller.threads[state.known_from_child ? state.child_thread : state.doing.thread].syscall;
+  return call ? held_other_end(job, caller, *call) : std::nullopt;
 }
 
 // " with SIGSEGV at 0x10, in the first page: a null pointer with offset 16 (forward at model.py:7)"
@@ -193,12 +196,15 @@ std::string describe_loader_worker(const JobSnapshot& job, const RankState& stat
          in_brackets("", describe_block(job, worker));
 }
 
-// " held by thread 4711 (save at model.py:7, blocked in write)", " that it holds itself"
+// " held by thread 4711 (save at model.py:7, blocked in write)", " held by thread 4711, which has ended", " that it
+// holds itself"
 std::string describe_lock_owner(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
   const ThreadSnapshot& thread = rank.threads[waiting];
   std::string text = *thread.lock_owner == thread.tid ? " that it holds itself"
                                                       : fmt::format(" held by thread {}", *thread.lock_owner);
-  if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != waiting)
+  const auto owner = thread_with(rank, *thread.lock_owner);
+  if (!owner) text += ", which has ended";
+  else if (*owner != waiting)
     text += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
   return text;
 }
@@ -250,12 +256,39 @@ bool is_wait_for_ranks(const RankState& state, Reason reason) {
 
 }  // namespace
 
+std::string describe_child(const JobSnapshot& job, std::size_t index) {
+  const RankSnapshot& child = job.ranks[index];
+  const auto main = std::find_if(child.threads.begin(), child.threads.end(),
+                                 [&](const ThreadSnapshot& t) { return t.tid == child.pid; });
+  std::string text = fmt::format(": pid {}", child.pid);
+  if (child.python_version && main != child.threads.end())
+    if (const std::string place = describe_place(job, *main); !place.empty())
+      return text + ", in " + place + in_brackets("", describe_block(job, *main));
+  constexpr std::size_t kMax = 60;
+  std::string command;
+  for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
+  if (command.size() > kMax) command = command.substr(0, kMax) + "...";
+  const std::string_view held = held_word(child);
+  if (!held.empty()) command += fmt::format("{}{}", command.empty() ? "" : ", ", held);
+  return command.empty() ? text : text + " (" + command + ")";
+}
+
 std::string advice_for(Reason reason) {
   const Words* words = words_of(reason);
   return words ? std::string(words->advice) : "";
 }
 
 std::string advice_for(const JobSnapshot& job, const RankState& state, Reason reason) {
+  const bool held_itself = reason == Reason::kStopped || reason == Reason::kFrozen || reason == Reason::kCrashed;
+  if (const auto held = held_itself ? std::nullopt : held_process(job, state)) {
+    const RankSnapshot& process = job.ranks[*held];
+    const bool frozen = held_word(process) == "frozen";
+    return fmt::format(
+        "pid {0} is {1}: {2}", process.pid, held_word(process),
+        frozen
+            ? "thaw its control group"
+            : fmt::format("continue it (kill -CONT {}), or let go of it in the debugger that holds it", process.pid));
+  }
   if (reason == Reason::kCrashed && state.gpu.exception) return std::string(kGpuFaultAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
@@ -268,6 +301,12 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kNativeLock && !circle_behind_native_wait(job, state).empty())
     return std::string(kCircleAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
+  if (reason == Reason::kNativeLock && !state.gpu_only && !state.known_from_child) {
+    const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
+    if (thread.lock_owner == thread.tid) return std::string(kOwnLockAdvice);
+    if (thread.lock_owner && !thread_with(job.ranks[state.rank], *thread.lock_owner))
+      return std::string(kEndedHolderAdvice);
+  }
   return advice_for(reason);
 }
 
@@ -307,7 +346,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kUserCode && run_state == RunState::kSleeping) {
     verb = "sleeps in its own code";
     block.clear();
-  } else if (reason == Reason::kUserCode && run_state == RunState::kInCall) {
+  } else if (reason == Reason::kUserCode && run_state == RunState::kInCall && !local_wait) {
     verb = "is in its own code";
   }
   if (reason == Reason::kStopped || reason == Reason::kFrozen || waits) block.clear();

@@ -22,6 +22,9 @@ std::string describe_gpu_failure(const ThreadSnapshot& thread);
 // It asks for a GPU core if what ran on the rank's GPUs is not known.
 std::string advice_for_gpu_failure(const RankSnapshot& rank);
 
+// ": pid 4711 (sleep 100000)", ": pid 4711, in tokenize at data.py:7 (running)"
+std::string describe_child(const JobSnapshot& job, std::size_t index);
+
 // "ranks 0-1,3-7 wait in all_reduce". Empty if no rank waits.
 std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState>& states);
 

@@ -124,6 +124,17 @@ def pipeline_without_input(torch, dist):
         dist.send(gradients(torch), dst=rank() + 1)
 
 
+def another_stage(torch, dist):
+    """A pipeline of one rank each stage. In one micro-batch the odd stage receives from the one before the last."""
+    for batch in range(6):
+        if batch == 3:
+            announce()
+        if rank() > 0:
+            dist.recv(gradients(torch), src=rank() - (2 if is_odd() and batch == 3 else 1))
+        if rank() + 1 < world():
+            dist.send(gradients(torch), dst=rank() + 1)
+
+
 def stages(torch, dist):
     """Two stages of a pipeline, each with several data parallel ranks, as --pipeline-model-parallel-size on the command line says. The
     first stage waits for gradients of the second; the second reduces its own, except for its odd rank, which has begun with the weights.
@@ -144,6 +155,40 @@ def stages(torch, dist):
         announce()
         reduced.wait()
     dist.barrier()
+
+
+def left_out_exchange(torch, dist):
+    """Each rank exchanges the edges of its part of a field with its neighbours in a line; the odd one leaves that out once. Those that are
+    not its neighbours are in the all-reduce with it."""
+    for step in range(20):
+        if step == 3:
+            announce()
+        if not (is_odd() and step == 3):
+            exchange_edges(torch, dist)
+        residual = gradients(torch)
+        dist.all_reduce(residual)
+
+
+def exchange_edges(torch, dist):
+    work = []
+    for neighbour in (rank() - 1, rank() + 1):
+        if 0 <= neighbour < world():
+            work += [dist.isend(gradients(torch), neighbour), dist.irecv(gradients(torch), neighbour)]
+    for one in work:
+        one.wait()
+
+
+def left_out_sends(torch, dist):
+    """The odd rank gives its neighbours what they need in each step, but once."""
+    for step in range(20):
+        if step == 3:
+            announce()
+        if is_odd() and step != 3:
+            dist.send(gradients(torch), dst=rank() - 1)
+            dist.send(gradients(torch), dst=rank() + 1)
+        if rank() in (1, 3):
+            dist.recv(gradients(torch), src=2)
+        dist.all_reduce(gradients(torch))
 
 
 def receive_ring(torch, dist):
@@ -194,6 +239,20 @@ def resumed_earlier(torch, dist):
         dist.all_reduce(gradients(torch))
         if step % 10 == 9:
             dist.barrier()
+
+
+def logs_alone(torch, dist):
+    """Only the odd rank logs, and the norm that it logs takes a collective. The others go on to the next step."""
+    for step in range(40):
+        if step == 3:
+            announce()
+        dist.all_reduce(gradients(torch))
+        log_norm(torch, dist, step)
+
+
+def log_norm(torch, dist, step):
+    if is_odd() and step == 3:
+        dist.all_gather([gradients(torch) for _ in range(world())], gradients(torch))
 
 
 def uneven_inputs(torch, dist):
@@ -343,8 +402,9 @@ BEFORE = {"late-start": late_start, "rendezvous": rendezvous}
 CASES = {
     "broadcast": broadcast, "barrier": barrier, "halves": halves, "another-group": another_group, "order-of-two": order_of_two,
     "order-cycle": order_cycle, "receive-unmatched": receive_unmatched, "send-unmatched": send_unmatched, "both-receive": both_receive,
-    "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "stages": stages,
-    "store-key": store_key, "store-key-of-a-rank": store_key_of_a_rank, "new-group": new_group, "resumed-earlier": resumed_earlier, "uneven-inputs": uneven_inputs,
+    "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "left-out-exchange": left_out_exchange, "left-out-sends": left_out_sends, "another-stage": another_stage,
+    "stages": stages,
+    "store-key": store_key, "store-key-of-a-rank": store_key_of_a_rank, "new-group": new_group, "resumed-earlier": resumed_earlier, "logs-alone": logs_alone, "uneven-inputs": uneven_inputs,
     "another-pass": another_pass, "another-pass-of-while": another_pass_of_while, "uneven-everywhere": uneven_everywhere, "another-pass-by-store": another_pass_by_store, "uneven-loops": uneven_loops,
     "two-groups": two_groups, "monitored-barrier": monitored_barrier, "scatter-gather": scatter_and_gather, "send-into-barrier": send_into_barrier,
     "all-asleep": all_asleep, "all-read": all_read, "all-spin": all_spin,

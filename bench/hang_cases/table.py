@@ -201,6 +201,7 @@ LIVE = [
     at_odds("new-group-alone", "new-group", culprit(r1="store-wait"), odd=(1,), newer=True),
     at_odds("late-start", "late-start", culprit(r2="subprocess"), chain_ends=("sleep", None)),
     at_odds("resumed-earlier", "resumed-earlier", culprit(r1="behind"), odd=(1,), newer=True),
+    at_odds("logs-alone", "logs-alone", culprit(r0="collective-mismatch"), odd=(0,), newer=True),
     at_odds("uneven-inputs", "uneven-inputs", culprit(r2="collective-mismatch")),
     # Another pass of the same loop.
     at_odds("another-pass", "another-pass", culprit(r2="user-code"), newer=True),
@@ -213,11 +214,16 @@ LIVE = [
     at_odds("monitored-barrier", "monitored-barrier", culprit(r2="user-code"), chain_ends=("build_vocabulary", "collectives.py")),
     at_odds("scatter-and-gather", "scatter-gather", culprit(r2="collective-mismatch")),
     at_odds("receive-during-barrier", "send-into-barrier", culprit(r2="unmatched-p2p")),
+    at_odds("left-out-exchange", "left-out-exchange", culprit(r2="collective-mismatch"), ranks=6, newer=True),
+    at_odds("left-out-sends", "left-out-sends", culprit(r2="collective-mismatch"), ranks=6),
+    at_odds("another-stage", "another-stage", culprit(r2="unmatched-p2p"), newer=True),
     # The command line says which ranks should do the same, as in Megatron's jobs.
     Case("stages-mismatch", "collectives.py", ("stages", "--tensor-model-parallel-size", "1", "--pipeline-model-parallel-size", "2"),
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),
     # Plain multiprocessing.
     plain("plain-barrier", "barrier", culprit(r2="network-io")),
+    # The others are given, and nothing of them shows who else there was.
+    plain("plain-left-barrier", "left-barrier", Truth("undecided")),
     plain("plain-queue", "queue", culprit(r1="user-code"), odd=(1,), chain_ends=("tokenize", "plain.py")),
     plain("plain-lock-holder", "lock-holder", culprit(r3="user-code"), odd=(3,), chain_ends=("tokenize", "plain.py")),
     plain("plain-file-lock", "file-lock", culprit(r0="file-io"), odd=(0,)),

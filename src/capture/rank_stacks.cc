@@ -94,15 +94,27 @@ namespace {
 
 // The structures of glibc that futex calls wait on:
 //
-// pthread_mutex_t (struct __pthread_mutex_s, since 2.3): int __lock, unsigned __count, int __owner. A futex call of
-// pthread_mutex_lock waits on __lock, which is 2 while other threads wait.
-// pthread_rwlock_t (struct __pthread_rwlock_arch_t, since 2.25): unsigned __readers, __writers, __wrphase_futex,
+// pthread_mutex_t (struct __pthread_mutex_s, since 2.3; on x86_64 and aarch64): int __lock, unsigned __count,
+// int __owner, unsigned __nusers, int __kind. A futex call of pthread_mutex_lock waits on __lock, which is 2 while
+// other threads wait. Bit 7 of __kind says that other processes use it, too. A thread that ends leaves its number in
+// __owner. pthread_rwlock_t (struct __pthread_rwlock_arch_t, since 2.25): unsigned __readers, __writers,
+// __wrphase_futex,
 // __writers_futex, two more, int __cur_writer. A futex call waits on __wrphase_futex or __writers_futex.
 // pthread_join waits on the `tid` of the other thread's descriptor (struct pthread, at its fs base), until the kernel
 // clears it; no other function waits there.
 constexpr std::size_t kMaxFutexes = 256;
-constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
+constexpr std::size_t kWordOfMutexOwner = 2, kWordOfMutexUsers = 3, kWordOfMutexKind = 4;
+constexpr std::size_t kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
 using FutexWords = std::array<std::int32_t, 5>;
+
+// The number of a thread of the process that has ended and holds the mutex; 0 if these words are none of such a mutex.
+Tid ended_owner(const FutexWords& words) {
+  constexpr std::int32_t kKinds = 0x3f | 0x300, kOfProcesses = 0x80;  // nptl: pthreadP.h, bits/struct_mutex.h
+  constexpr std::int32_t kMaxPid = 1 << 22;                           // linux/threads.h: PID_MAX_LIMIT
+  const std::int32_t owner = words[kWordOfMutexOwner], kind = words[kWordOfMutexKind];
+  const bool is_own_mutex = (kind & ~kKinds) == 0 && (kind & kOfProcesses) == 0 && words[kWordOfMutexUsers] > 0;
+  return is_own_mutex && owner > 0 && owner < kMaxPid ? owner : 0;
+}
 
 void read_futex_memory(RankStacks& rank) {
   const target::Target& target = *rank.target;
@@ -127,12 +139,21 @@ void read_futex_memory(RankStacks& rank) {
       by_tid_address.emplace(t.registers->fs_base + target::kTidInDescriptor, t.tid);
   }
   const auto thread_in = [&](std::int32_t word) { return tids.contains(word) ? word : 0; };
+  // In a container the process counts its threads by other numbers than this tool may.
+  const auto counts_as_the_kernel = [&](const target::ThreadInfo& thread) {
+    if (!thread.registers || thread.registers->fs_base == 0) return false;
+    const auto tid = target.read_value<std::int32_t>(thread.registers->fs_base + target::kTidInDescriptor);
+    return tid && *tid == thread.tid;
+  };
   for (const auto& [i, address] : futexes) {
     const auto words = target.read_value<FutexWords>(address);
     if (!words) continue;
     constexpr std::int32_t kContended = 2;
     FutexMemory& memory = rank.futex_memory[i].emplace();
-    if ((*words)[0] == kContended) memory.mutex_owner = thread_in((*words)[kWordOfMutexOwner]);
+    if ((*words)[0] == kContended) {
+      memory.mutex_owner = thread_in((*words)[kWordOfMutexOwner]);
+      if (memory.mutex_owner == 0 && counts_as_the_kernel(threads[i])) memory.mutex_owner = ended_owner(*words);
+    }
     memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromPhase]);
     if (memory.rwlock_writer == 0) memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromWriters]);
     if (const auto other = by_tid_address.find(address);

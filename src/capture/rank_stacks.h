@@ -32,7 +32,7 @@ enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };
 // The memory that a futex call waits on, interpreted as each of the possible types: the threads of the process that it
 // names; 0: none.
 struct FutexMemory {
-  Tid mutex_owner = 0;    // if it is a pthread_mutex_t
+  Tid mutex_owner = 0;    // if it is a pthread_mutex_t; may have ended
   Tid rwlock_writer = 0;  // if it is a pthread_rwlock_t
   Tid joined = 0;         // if it is the tid in a thread's descriptor: pthread_join waits for the end of that thread
 };

@@ -63,6 +63,9 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "_python_exit", "concurrent/futures/", A::kException, "cpython Lib/concurrent/futures: thread.py, process.py", kTeardown},
     {M::kPython, "_exit_function", "multiprocessing/util.py", A::kException, "cpython Lib/multiprocessing/util.py", kTeardown},
 
+    // A wait for tasks that looks for them again and again, in a thread or in a pool of processes.
+    {M::kPython, "_retrieve", "joblib/parallel.py", A::kPythonLock, "joblib parallel.py: Parallel, 1.3-"},
+
     // Compiling. torch/_dynamo/eval_frame.py and inductor's output_code.py are in every call of compiled code, so they
     // are not listed.
     {M::kPythonFile, "", "torch/_dynamo/convert_frame.py", A::kCompiling, "pytorch _dynamo/convert_frame.py"},

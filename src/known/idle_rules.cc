@@ -98,6 +98,7 @@ constexpr IdleRule kIdleRules[] = {
     {R::kIdlePool, IdleMatch::kFunction, "oneflow::Notifier::", "", Wait::kCondition, "oneflow core/vm/virtual_machine.cpp"},
     {R::kIdlePool, IdleMatch::kOnly, "libjemalloc", "", Wait::kCondition, "jemalloc background_thread.c"},
     {R::kIdlePool, IdleMatch::kPython, "", "concurrent/futures/", Wait::kBlocks, "cpython Lib/concurrent/futures: thread.py, process.py"},
+    {R::kIdlePool, IdleMatch::kPython, "", "/loky/", Wait::kBlocks, "loky process_executor.py, backend/queues.py; also in joblib"},
     {R::kIdlePool, IdleMatch::kPython, "", "multiprocessing/pool.py", Wait::kBlocks, "cpython Lib/multiprocessing"},
     {R::kIdlePool, IdleMatch::kPython, "_feed", "multiprocessing/queues.py", Wait::kBlocks, "cpython Lib/multiprocessing/queues.py"},
     {R::kIdlePool, IdleMatch::kPython, "", "multiprocessing/resource_sharer.py", Wait::kBlocks, "cpython Lib/multiprocessing/resource_sharer.py"},

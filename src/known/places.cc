@@ -56,6 +56,7 @@ constexpr PlaceRule kRules[] = {
     {P::kTask, "_wait_for_tstate_lock", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread.join, 3.2-3.12"},
     {P::kTask, "", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures"},
     {P::kTask, "", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
+    {P::kTask, "", M::kSuffix, "joblib/parallel.py", "joblib parallel.py: Parallel, 1.3-"},
 
     {P::kQueue, "", M::kSuffix, "/queue.py", "cpython Lib/queue.py"},
     {P::kQueueGet, "get", M::kSuffix, "/queue.py", "cpython Lib/queue.py: Queue"},
@@ -69,6 +70,7 @@ constexpr PlaceRule kRules[] = {
     {P::kThreadingJoin, "join", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread, 3.13-"},
     {P::kThreadingJoin, "_wait_for_tstate_lock", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread.join, 3.2-3.12"},
     {P::kPool, "", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
+    {P::kPool, "", M::kSuffix, "joblib/parallel.py", "joblib parallel.py: Parallel, 1.3-"},
     {P::kFutures, "", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures"},
     {P::kChildOutput, "communicate", M::kSuffix, "/subprocess.py", "cpython Lib/subprocess.py: Popen"},
     {P::kChildOutput, "_communicate", M::kSuffix, "/subprocess.py", "cpython Lib/subprocess.py: Popen"},
@@ -98,9 +100,11 @@ constexpr PlaceRule kRules[] = {
     {P::kProcessStart, "_bootstrap", M::kSuffix, "multiprocessing/process.py", "cpython Lib/multiprocessing/process.py: BaseProcess"},
     {P::kPoolWorker, "", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
     {P::kPoolWorker, "", M::kSuffix, "concurrent/futures/process.py", "cpython Lib/concurrent/futures/process.py"},
+    {P::kPoolWorker, "", M::kSuffix, "loky/process_executor.py", "loky process_executor.py, also in joblib"},
     {P::kPoolLoop, "worker", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
     {P::kPoolTask, "run", M::kSuffix, "concurrent/futures/thread.py", "cpython Lib/concurrent/futures/thread.py: _WorkItem"},
     {P::kNoWork, "", M::kContains, "/multiprocessing/", "cpython Lib/multiprocessing: a worker without work, a helper"},
+    {P::kNoWork, "", M::kContains, "/loky/", "loky process_executor.py, backend/: a worker without work, a helper"},
     {P::kNoWork, "", M::kSuffix, "/threading.py", "cpython Lib/threading.py"},
     {P::kNoWork, "", M::kSuffix, "/selectors.py", "cpython Lib/selectors.py: a server between two requests"},
 

@@ -126,6 +126,8 @@ constexpr RoleRule kThreadRules[] = {
     {M::kPythonWaits, "_handle_tasks", "multiprocessing/pool.py", R::kIdlePool, "cpython"},
     {M::kPythonWaits, "_handle_results", "multiprocessing/pool.py", R::kIdlePool, "cpython"},
     {M::kPythonWaits, "wait_result_broken_or_wakeup", "concurrent/futures/process.py", R::kIdlePool, "cpython 3.9-"},
+    {M::kPythonWaits, "wait_result_broken_or_wakeup", "loky/process_executor.py", R::kIdlePool, "loky, also in joblib"},
+    {M::kPythonWaits, "_feed", "loky/backend/queues.py", R::kIdlePool, "loky QueueFeederThread: nothing to send"},
     {M::kPythonWaits, "_queue_management_worker", "concurrent/futures/process.py", R::kIdlePool, "cpython -3.8"},
     {M::kPythonWaits, "_feed", "multiprocessing/queues.py", R::kIdlePool, "cpython QueueFeederThread: nothing to send"},
     {M::kPythonWaits, "_serve", "multiprocessing/resource_sharer.py", R::kIdlePool, "cpython; torch's file-descriptor sharing"},

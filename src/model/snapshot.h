@@ -265,7 +265,7 @@ struct ThreadSnapshot {
   // and `handler` are those of its traceback's first entry.
   std::optional<HandledException> raises;
   // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
-  // it.
+  // it. One that is not among the threads has ended, and left the mutex locked.
   std::optional<Tid> lock_owner;
   std::optional<PythonLock> python_lock;  // the Python lock that it waits for
   // The thread of its process for whose end it waits, in pthread_join or in Python's Thread.join.

@@ -55,6 +55,17 @@ std::string describe_socket(const char* table, const std::vector<std::string_vie
   return fmt::format("{} {}{}{}", table, socket_address(fields[1]), peer, table[0] == 't' ? tcp_state(state) : "");
 }
 
+const std::string kEventPoll = "anon_inode:[eventpoll]";
+
+// " of 3 descriptors": how many it watches, a line "tfd: ..." for each (fs/eventpoll.c, ep_show_fdinfo).
+std::string watched_by(Pid pid, int fd) {
+  const auto info = proc::read_file(fmt::format("/proc/{}/fdinfo/{}", pid, fd));
+  if (!info) return "";
+  std::size_t count = info->starts_with("tfd:") ? 1 : 0;
+  for (std::size_t at = info->find("\ntfd:"); at != std::string::npos; at = info->find("\ntfd:", at + 1)) ++count;
+  return fmt::format(" of {} descriptor{}", count, count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 // The kernel fills its buffer, a page, with as many lines as fit (seq_read_iter, fs/seq_file.c), so a read that leaves
@@ -161,6 +172,7 @@ SocketTables::Tcp SocketTables::tcp(Pid pid) {
 
 std::optional<std::string> describe_descriptor(Pid pid, int fd, SocketTables& sockets, SocketTables* newer) {
   auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
+  if (link == kEventPoll) return kEventPoll + watched_by(pid, fd);
   if (!link || !link->starts_with("socket:[") || !link->ends_with("]")) return link;
   const std::string inode = link->substr(8, link->size() - 9);
   for (SocketTables* const tables : {&sockets, newer})

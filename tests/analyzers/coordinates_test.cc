@@ -189,7 +189,7 @@ TEST_CASE("messages whose peers nobody knows") {
     for (int r = 0; r < 8; ++r)
       stacks[r] = r < 4 ? waits_for_work(10) : in_collective(r == 5 ? "all_gather" : "all_reduce", r == 5 ? 25 : 20);
     CHECK(accused(grid(stacks)) == Accused{{5, "collective-mismatch"}});
-    CHECK(accused(grid(stacks, false)).size() == 4);  // those that receive
+    CHECK(accused(grid(stacks, false)).empty());
   }
   SECTION("a rank that receives, and the others of its stage do not") {
     for (int r = 0; r < 8; ++r)

@@ -259,13 +259,34 @@ TEST_CASE("the same code at another step") {
                 r == 2 ? 7 : 8);
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }
-  SECTION("the same line, but still in the loop") {
+  SECTION(
+      "further down, but still in the loop: two steps earlier; the last step's call is one that the others left out") {
+    const auto at_step = [](int step, int line) {
+      LiteralJob job;
+      for (int r = 0; r < 4; ++r) {
+        RankSnapshot& rank = job.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? line : 18));
+        arguments(rank, kWorld, {}, r == 2 ? step : 8);
+        rank.threads[0].variables[1].loops = 1;
+      }
+      return accused(job);
+    };
+    CHECK(at_step(6, 20) == Accused{{2, "behind"}});
+    CHECK(at_step(7, 20) == Accused{{2, "collective-mismatch"}});
+    CHECK(at_step(7, 16) == Accused{{2, "behind"}});
+  }
+  SECTION("the last step, in a function that is called at the others' line") {
     for (int r = 0; r < 4; ++r) {
-      RankSnapshot& rank = literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18));
-      arguments(rank, kWorld, {}, r == 2 ? 7 : 8);
-      rank.threads[0].variables[1].loops = 1;
+      const std::string call = r == 2 ? "all_gather" : "all_reduce";
+      const Stack deeper = {py("log_norm", "/home/u/train.py", 9)};
+      const Stack stack = Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(std::chrono::duration<long>)"),
+                                py(call, kC10d, 2000)} +
+                          (r == 2 ? deeper : Stack{}) + in_main(18);
+      RankSnapshot& rank = literal.rank(r, 4, stack);
+      rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = kWorld});
+      rank.threads[0].variables.push_back(
+          {.frame = stack.size() - 2, .numbers = {{"step", r == 2 ? 7 : 8}}, .group = {}, .loops = 1});
     }
-    CHECK(accused(literal) == Accused{{2, "behind"}});
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }
   SECTION("further down, in the outer of two loops: the counter may be what remained of the inner one") {
     for (int r = 0; r < 4; ++r) {

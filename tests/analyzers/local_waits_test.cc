@@ -143,6 +143,11 @@ TEST_CASE("an event loop: its pool's threads show what it waits for, else it wai
                                 Stack{pool[1], pool[2]}
                           : collective + pool);
   }
+  SECTION("a task of rank 2 awaits something of the program itself: its loop watches its own descriptor alone") {
+    for (RankSnapshot& rank : literal.job.ranks) *rank.threads[0].syscall->fd_target += " of 1 descriptor";
+    CHECK(
+        has(verdict_text(literal), "user-code: waits in its event loop, which watches no socket (main at train.py:30"));
+  }
   SECTION("a task of rank 2 awaits something") {
     CHECK(has(verdict_text(literal), "network-io: waits in its event loop (main at train.py:30"));
     CHECK(has(advice(literal), "all_tasks"));

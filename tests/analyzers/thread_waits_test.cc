@@ -180,6 +180,21 @@ TEST_CASE("the holder of a native lock is shown with the one that waits for it")
   CHECK((s.evidence[1].thread == 1 && s.evidence[1].frame == 1));
 }
 
+TEST_CASE("the holder of a native lock has ended, or is the thread that waits") {
+  LiteralJob literal = one_differs(
+      Stack{libc("pthread_mutex_lock"), nat("exchange()", "/home/u/mylib.so"), py("step", "/home/u/train.py", 40)} +
+      in_main(30));
+  ThreadSnapshot& main = main_of_rank_2(literal);
+  main.lock_owner = 999;
+  CHECK(only_rank_2(literal) == "native-lock");
+  const auto suspect = [&] { return verdict_of(literal).suspects.at(0); };
+  CHECK(suspect().summary.find("held by thread 999, which has ended (") != std::string::npos);
+  CHECK(suspect().advice.starts_with("that thread has ended without unlocking it"));
+  CHECK(suspect().evidence.size() == 1);
+  main.lock_owner = main.tid;
+  CHECK(suspect().advice.starts_with("it has locked it before"));
+}
+
 TEST_CASE("a backward pass on a device: the main thread runs the queue of the CPU") {
   const Stack pops =
       Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()"),

@@ -1,3 +1,6 @@
+#include <optional>
+#include <set>
+
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -94,6 +97,27 @@ TEST_CASE("messages without a counterpart") {
     }
     CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}, {2, "unmatched-p2p"}});
   }
+  SECTION("in a pipeline, one receives from a stage that is no neighbour") {
+    const auto pipeline = [](int peer_of_2, int world) {
+      LiteralJob job;
+      for (int r = 0; r < world; ++r) {
+        if (r < 2) arguments(job.rank(r, world, in_call("send", 21)), kWorld, {{"dst", r + 1}});
+        else arguments(job.rank(r, world, in_call("recv", 20)), kWorld, {{"src", r == 2 ? peer_of_2 : r - 1}});
+      }
+      return job;
+    };
+    CHECK(accused(pipeline(0, 4)) == Accused{{2, "unmatched-p2p"}});
+    CHECK(accused(pipeline(0, 6)) == Accused{{2, "unmatched-p2p"}});
+    CHECK(analyze(pipeline(0, 4).job).verdict.summary.find("while ranks 0-1 wait in send (main at") !=
+          std::string::npos);  // not to one rank
+    // Of so few, none is like most.
+    const LiteralJob three = pipeline(0, 3);
+    CHECK(accused(three).size() == 3);
+    CHECK(
+        analyze(three.job).verdict.summary.find("rank 0 waits in send to rank 1 (main at train.py:21), rank 1 waits in "
+                                                "send to rank 2 (main at train.py:21) and rank 2 waits in recv from "
+                                                "rank 0") == 0);
+  }
   SECTION("all of a ring receive: nobody differs") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", (r + 3) % 4}});
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
@@ -148,4 +172,79 @@ TEST_CASE("most ranks exchange messages at one place of the program, and one is 
     for (int r = 0; r < 4; ++r) stages.rank(r, 4, r == 2 ? waits_in_all_reduce() : exchanges(18 + r));
     CHECK(accused(stages).count(2) == 0);
   }
+}
+
+namespace {
+
+// In a loop of main(), at a line of it, in the n-th step.
+RankSnapshot& in_step(LiteralJob& literal, int r, int world, const Stack& call, int line, std::optional<int> step) {
+  RankSnapshot& rank = literal.rank(r, world, call + in_main(line));
+  FrameVariables loop{.frame = call.size(), .numbers = {}, .group = {}, .loops = 1};
+  if (step) loop.numbers = {{"step", *step}};
+  rank.threads[0].variables.push_back(std::move(loop));
+  return rank;
+}
+
+const Stack kWaitsForSend = {libc("pthread_cond_clockwait"), nat("gloo::transport::tcp::UnboundBuffer::waitSend(int*)"),
+                             nat("c10d::ProcessGroupGloo::SendWork::wait(std::chrono::duration<long>)")};
+const Stack kInAllReduce = {libc("pthread_cond_wait"), nat("c10d::Work::wait(std::chrono::duration<long>)"),
+                            py("all_reduce", kC10d, 2000)};
+
+// Those that wait for a message at line 20, and the others in the all-reduce of another line.
+Accused exchange(int world, const std::set<int>& waits, int line = 30, std::optional<int> step = 3,
+                 const Stack& message = kWaitsForSend) {
+  LiteralJob literal;
+  for (int r = 0; r < world; ++r) {
+    if (waits.contains(r)) in_step(literal, r, world, message, 20, 3);
+    else in_step(literal, r, world, kInAllReduce, line, step);
+  }
+  return accused(literal);
+}
+
+}  // namespace
+
+TEST_CASE("an exchange with neighbours that one rank has left out: those that wait for it are innocent") {
+  CHECK(exchange(8, {2, 4}) == Accused{{3, "collective-mismatch"}});
+  CHECK(exchange(9, {1, 3, 5, 7}) == Accused{{4, "collective-mismatch"}});   // in a grid of three rows
+  CHECK(exchange(16, {1, 9, 4, 6}) == Accused{{5, "collective-mismatch"}});  // of four, 1 and 9 in its column
+  CHECK(exchange(8, {0, 6}) == Accused{{7, "collective-mismatch"}});         // around the ring
+  CHECK(exchange(8, {2, 3}).empty());                                        // nobody is in the middle
+  CHECK(exchange(4, {1, 3}).empty());                                        // both others are, if it is a ring
+  CHECK(exchange(8, {2, 4}, 10).empty());                                    // the others have not come there
+  CHECK(exchange(8, {2, 4}, 30, 2).empty());                                 // they are in an earlier step
+  CHECK(exchange(8, {2, 4}, 30, std::nullopt).empty());                      // in which step, is not known
+  const Stack sendrecv = {nat("progress", "libmpi.so.40"), nat("PMPI_Sendrecv", "libmpi.so.40")},
+              receive = {nat("progress", "libmpi.so.40"), nat("PMPI_Recv", "libmpi.so.40")};
+  CHECK(exchange(8, {2, 4}, 30, 3, sendrecv) == Accused{{3, "collective-mismatch"}});
+  // Each receives from the other, as far as is known.
+  CHECK(exchange(8, {2, 4}, 30, 3, receive) == Accused{{2, "unmatched-p2p"}, {4, "unmatched-p2p"}});
+  SECTION("those between which it is not decided are the candidates") {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) in_step(literal, r, 4, r % 2 ? kWaitsForSend : kInAllReduce, r % 2 ? 20 : 30, 3);
+    const Verdict verdict = analyze(literal.job).verdict;
+    CHECK(verdict.status == VerdictStatus::kUndecided);
+    REQUIRE(verdict.candidates.size() == 2);
+    CHECK(verdict.candidates[0].rank == 0);
+    CHECK(verdict.candidates[1].rank == 2);
+  }
+}
+
+TEST_CASE("several ranks receive from one that is further on in the program") {
+  const Stack receives = {libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+                          py("recv", kC10d, 2000)};
+  const auto job = [&](int line, int step) {
+    LiteralJob literal;
+    for (int r = 0; r < 6; ++r) {
+      const bool receiver = r == 1 || r == 3;
+      RankSnapshot& rank = in_step(literal, r, 6, receiver ? receives : kInAllReduce, receiver ? 20 + r : line, step);
+      rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = ProcessGroup{"0", {0, 1, 2, 3, 4, 5}}});
+      if (receiver) rank.threads[0].variables.back().numbers = {{"src", 2}};
+      if (receiver) rank.threads[0].variables.front().numbers = {{"step", 3}};
+    }
+    return accused(literal);
+  };
+  const Accused receivers = {{1, "unmatched-p2p"}, {3, "unmatched-p2p"}};
+  CHECK(job(30, 3) == Accused{{2, "collective-mismatch"}});
+  CHECK(job(10, 3) == receivers);  // they have left out the collective of the others
+  CHECK(job(30, 2) == receivers);
 }

@@ -549,6 +549,152 @@ TEST_CASE("what must not be decided") {
   CHECK_FALSE(v.summary.empty());
 }
 
+TEST_CASE("the process that a rank waits for cannot run") {
+  LiteralJob literal = one_differs(Stack{libc("write"), py("log", "/home/u/train.py", 8)} + in_main(30));
+  const Pid child = literal.child(102, {libc("read"), nat("main", "/usr/bin/cat")}, 'T').pid;
+  SyscallInfo& call = main_of_rank_2(literal).syscall.emplace();
+  call.name = "write";
+  call.fd = 1;
+  call.fd_target = "pipe:[123]";
+  call.others.push_back({.pid = child, .kind = EndKind::kPipe, .command = {}});
+  const auto suspect = [&] { return verdict_of(literal).suspects.at(0); };
+  const std::string continues = fmt::format("pid {0} is stopped: continue it (kill -CONT {0})", child);
+  CHECK(suspect().reason == Reason::kFileIo);
+  CHECK(suspect().summary.ends_with(fmt::format("to pid {} (a child of rank 2, stopped))", child)));
+  CHECK(suspect().advice.starts_with(continues));
+  SECTION("frozen") {
+    literal.job.ranks.back().threads[0].state = 'F';
+    CHECK(suspect().summary.ends_with("(a child of rank 2, frozen))"));
+    CHECK(suspect().advice.find("thaw its control group") != std::string::npos);
+  }
+  SECTION("one of its threads runs") {
+    literal.thread(literal.job.ranks.back(), 999, "cat", {libc("read")}).state = 'S';
+    CHECK(suspect().summary.ends_with("(a child of rank 2))"));
+    CHECK(suspect().advice.starts_with("nobody takes what it writes"));
+  }
+  SECTION("another process has the pipe, too") {
+    call.others.push_back({.pid = 77, .kind = EndKind::kPipe, .command = "tee log"});
+    CHECK(suspect().advice.starts_with("nobody takes what it writes"));
+  }
+  SECTION("it waits for the end of that child") {
+    call.name = "wait4";
+    call.fd.reset();
+    call.fd_target.reset();
+    call.others.front().kind = EndKind::kChild;
+    CHECK(suspect().reason == Reason::kSubprocess);
+    CHECK(suspect().summary.find(", stopped)") != std::string::npos);
+    CHECK(suspect().advice.starts_with(continues));
+  }
+}
+
+TEST_CASE("most ranks look again and again for something at one place") {
+  const auto polling = [](int pollers, int line = 30) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) {
+      const bool polls = r >= 4 - pollers;
+      RankSnapshot& rank = literal.rank(r, 4, polls ? kSleep + in_main(r == 3 ? line : 30) : waits_in_all_reduce());
+      rank.threads[0].motion = Motion{.samples = 8, .places = 1, .span_ms = 2600};
+      if (polls) {
+        rank.threads[0].motion->cpu_ms = 40;
+        rank.threads[0].motion->runs = 2000;
+        rank.threads[0].motion->in_one_function = true;
+      }
+    }
+    return verdict_of(literal);
+  };
+  const Verdict open = polling(3);
+  CHECK(open.status == VerdictStatus::kUndecided);
+  REQUIRE(open.candidates.size() == 1);
+  CHECK(open.candidates[0].rank == 0);
+  CHECK(polling(3, 40).suspects.size() == 3);  // at several places
+  CHECK(polling(2).suspects.size() == 2);      // half of them
+  CHECK(polling(1).suspects.size() == 1);
+}
+
+TEST_CASE("joblib looks for the results of its workers again and again") {
+  const std::string joblib = kPackages + "joblib/", loky = joblib + "externals/loky/";
+  const Stack parallel = {py("_retrieve", joblib + "parallel.py", 1822),
+                          py("_get_outputs", joblib + "parallel.py", 1704),
+                          py("__call__", joblib + "parallel.py", 2098)};
+  const Stack worker = {py("_process_worker", loky + "process_executor.py", 490),
+                        py("run", "/usr/lib/python3.11/multiprocessing/process.py", 108),
+                        py("<module>", loky + "backend/popen_loky_posix.py", 180)};
+  LiteralJob literal = one_differs(Stack{libc("clock_nanosleep")} + parallel + in_main(14));
+  literal.thread(
+      literal.job.ranks[2], 901, "ExecutorManager",
+      {libc("poll"), py("select", "/usr/lib/python3.11/selectors.py", 415),
+       py("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 947),
+       py("wait_result_broken_or_wakeup", loky + "process_executor.py", 686),
+       py("run", loky + "process_executor.py", 623), py("_bootstrap", "/usr/lib/python3.11/threading.py", 1002)});
+  CHECK(only_rank_2(literal) == "python-lock");
+  CHECK(verdict_of(literal).summary.starts_with("rank 2 waits for its pool of processes"));
+  literal.child(102,
+                {libc("read"), py("main", loky + "backend/resource_tracker.py", 357), py("<module>", "<string>", 1)});
+  literal.child(102, Stack{libc("poll"), py("select", "/usr/lib/python3.11/selectors.py", 415),
+                           py("_poll", "/usr/lib/python3.11/multiprocessing/connection.py", 440),
+                           py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)} +
+                         worker);
+  CHECK(only_rank_2(literal) == "python-lock");  // idle
+  const Pid busy = literal
+                       .child(102, Stack{libc("open"), py("load", "/home/u/data.py", 13),
+                                         py("__call__", joblib + "parallel.py", 607)} +
+                                       worker)
+                       .pid;
+  CHECK(only_rank_2(literal) == "subprocess");
+  CHECK(verdict_of(literal).summary.starts_with(
+      fmt::format("rank 2 waits for a child process: pid {}, in load at data.py:13", busy)));
+}
+
+TEST_CASE("processes of multiprocessing in a barrier, and one that has ended") {
+  const std::string library = "/usr/lib/python3.11/multiprocessing/";
+  const Stack in_barrier = Stack{libc("sem_wait"),
+                                 py("wait", library + "synchronize.py", 261),
+                                 py("wait_for", library + "synchronize.py", 313),
+                                 py("_wait", "/usr/lib/python3.11/threading.py", 725),
+                                 py("wait", "/usr/lib/python3.11/threading.py", 690),
+                                 py("worker", "/home/u/simulate.py", 9),
+                                 py("run", library + "process.py", 108),
+                                 py("_bootstrap", library + "process.py", 314)} +
+                           in_main(14);
+  LiteralJob literal;
+  SECTION("the processes alone: one that is not among them does not come") {
+    for (int r = 0; r < 3; ++r) literal.rank(r, 3, in_barrier);
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kUndecided);
+    CHECK(v.summary.find("opens when all for whom it was made are there") != std::string::npos);
+  }
+  SECTION("their parent") {
+    RankSnapshot& parent =
+        literal.rank(0, 1, Stack{libc("wait4"), py("join", library + "process.py", 149)} + in_main(15));
+    const Pid pid = parent.pid;
+    const auto lost = [&] {
+      const Verdict v = verdict_of(literal);
+      return v.suspects.empty() ? "" : fmt::format("{}: {}", to_string(v.suspects[0].reason), v.summary);
+    };
+    literal.child(pid, in_barrier);
+    literal.child(pid, in_barrier);
+    CHECK(lost().empty());
+    literal.child(pid, {}, 'Z');
+    CHECK(lost().starts_with("worker-dead: rank 0 has lost a worker process (pid 103)"));
+    CHECK(lost().ends_with("while 2 of its child processes wait in a multiprocessing barrier"));
+    SECTION("one is still at work") {
+      literal.child(pid, in_getitem());
+      CHECK(lost().empty());
+    }
+    SECTION("one has moved") {
+      literal.job.ranks[1].threads[0].motion = Motion{.samples = 3, .places = 2, .moved = true};
+      CHECK(lost().empty());
+    }
+  }
+  SECTION("a parent that comes to the barrier itself") {
+    const Pid pid = literal.rank(0, 1, in_barrier).pid;
+    literal.child(pid, in_barrier);
+    CHECK(verdict_of(literal).suspects.empty());
+    literal.child(pid, {}, 'Z');
+    CHECK(verdict_of(literal).suspects.size() == 1);
+  }
+}
+
 TEST_CASE("what could not be read is said, and costs confidence") {
   LiteralJob literal = one_differs(in_getitem());
   literal.job.ranks[3].threads.clear();

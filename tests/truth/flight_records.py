@@ -7,7 +7,7 @@ import shutil
 import sys
 
 import cases
-from command_line import SOURCE, text_of
+from command_line import FIXTURES, SOURCE, text_of
 from core_files import core_of
 from processes import Fixture, Skip, check, json_report, run_tool
 
@@ -322,6 +322,68 @@ def case_found_for_a_core(directory):
         os.chown(path, 0, 0)
     os.utime(path, (1e9, 1e9))
     check("flight_recorder" not in json_report("core", *cores)["ranks"][0], "one from long before the core")
+
+
+RECORDS = """if True:
+    import ctypes, json, os, sys
+    record = ctypes.CDLL(sys.argv[1]).record
+    for number in range(1, 2301 if sys.argv[2] == "long" else 4):
+        record(b"all_reduce", ctypes.c_long(number), ctypes.c_long(10), 1, 2)
+    record(sys.argv[3].encode(), ctypes.c_long(number + 1), ctypes.c_long(1024), 0, 2)
+    print(json.dumps({"pid": os.getpid(), "number": number + 1}), flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def recording_ranks(how="short"):
+    """Two ranks with a record in memory: the last operation of the second is another one."""
+    library = os.path.join(FIXTURES, "libtorch_recorder.so")
+    check(os.path.exists(library), "%s is not built: cmake --build build" % library)
+    with contextlib.ExitStack() as ranks:
+        environment = dict(os.environ, WORLD_SIZE="2")
+        yield [ranks.enter_context(Fixture([sys.executable, "-c", RECORDS, library, how, name], env=dict(environment, RANK=str(number))))
+               for number, name in enumerate(("all_reduce", "_reduce_scatter_base"))]
+
+
+def check_memory(report, number):
+    for rank, name in zip(report["ranks"], ("all_reduce", "_reduce_scatter_base")):
+        record = rank["flight_recorder"]
+        check(record["source"] == "memory" and "path" not in record, "%r" % record)
+        group, = record["groups"]
+        check((group["name"], group["description"], group["library"], group["ranks"]) == ("0", "default_pg", "nccl", [0, 1]), "%r" % group)
+        check((group["last_enqueued"], group["last_completed"]) == (number, number - 1), "%r" % group)
+        check([one["sequence"] for one in group["operations"]] == list(range(max(1, number - 4), number + 1)), "%r" % group["operations"])
+        last = group["operations"][-1]
+        check((last["name"], last["state"], last["input_sizes"], last["input_types"]) == (name, "scheduled", [[1024]], ["Float"]), "%r" % last)
+
+
+def case_in_memory(directory):
+    """Live, of a ring that is full as well, in cores, and in small cores."""
+    for how in ("short", "long"):
+        with recording_ranks(how) as ranks:
+            number = ranks[0].ready["number"]
+            check_memory(json_report("attach", "--pids", pids_of(ranks)), number)
+            cores = [core_of(rank, directory, "core.%s.%d" % (how, rank.pid)) for rank in ranks]
+            small = os.path.join(directory, "small." + how)
+            status, _, err = run_tool("capture", "--pids", pids_of(ranks), "-o", small)
+            check(status == 0, "capture: %d %r" % (status, err))
+        check_memory(json_report("core", *cores), number)
+        check_memory(json_report("core", *sorted(os.path.join(small, name) for name in os.listdir(small))), number)
+
+
+def case_a_named_dump_precedes_memory(directory):
+    with recording_ranks() as ranks:
+        paths = [put(directory, "other-collective", number) for number in range(2)]
+        for path in paths:  # as if of an older torch, which does not name threads
+            with open(path, "rb") as file:
+                dump = pickle.load(file)
+            for entry in dump["entries"]:
+                del entry["thread_id"]
+            with open(path, "wb") as file:
+                pickle.dump(dump, file, 2)
+        report = json_report("attach", "--pids", pids_of(ranks), *[word for path in paths for word in ("--flight-recorder", path)])
+        check([rank["flight_recorder"].get("path") for rank in report["ranks"]] == paths, "%r" % [rank["flight_recorder"] for rank in report["ranks"]])
 
 
 if __name__ == "__main__":
