@@ -221,9 +221,9 @@ class Judge {
   // No rank waits for another, and they are at two places.
   std::optional<Verdict> of_two_places(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b,
                                        bool all_run, bool none_is_active) const;
-  // All run. Most, or all but those of which each runs in one function, look again and again for something at one
-  // place, asleep in between: they may wait for what the others are to do. std::nullopt if that is not so, or if one
-  // of the others gets on: a counter of its work advances.
+  // All run. Most, or all but some that stay in one function, look again and again for something at one place, asleep
+  // in between: they may wait for what the others are to do. std::nullopt if that is not so, or if one of the others
+  // gets on: it was in other functions, or a counter of its work advances.
   std::optional<Verdict> of_looking_ranks() const;
   Verdict of_nobody_waits() const;
 

@@ -309,7 +309,7 @@ std::optional<Verdict> Judge::of_looking_ranks() const {
   std::map<std::string, std::vector<std::size_t>> at_place;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& s = states_[i];
-    if (s.left_wait || (!s.in_one_function && s.travels)) return std::nullopt;
+    if (s.left_wait || s.travels) return std::nullopt;
     // It counts what it does; but a number of attempts, with a sleep after each, is no work.
     if (s.counts && (s.busy || !is_in_sleep(job_, deciding_thread(job_, s)))) return std::nullopt;
     if (s.progress == Progress::kRuns && !s.busy && looks_again(job_, deciding_thread(job_, s)))
