@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "analyzers/local_waits.h"
 #include "analyzers/verdict_words.h"
 
 namespace rankstacks::analyzers {
@@ -21,6 +22,14 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
   if (s.doing.activity == known::Activity::kGpuWait && !gpus_were_examined(rank)) return "--gpu";
   if (s.unknown() && rank.status != Status::kComplete) return "what is missing of its stacks: see its problems";
   return "more samples (--samples 40)";
+}
+
+// It receives over a connection whose other end is not known: perhaps from a rank that does something else.
+bool may_receive_from_rank(const JobSnapshot& job, const RankState& s) {
+  if (!s.readable || (s.doing.activity != known::Activity::kNetworkIo && !is_at_unknown_connection(job, s)))
+    return false;
+  const auto& call = job.ranks[s.rank].threads[s.doing.thread].syscall;
+  return !call || call->others.empty();
 }
 
 }  // namespace
@@ -43,7 +52,7 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   }
   if (compared < 2) return {};
   struct Rated {
-    std::tuple<bool, bool, bool, bool, std::size_t, bool> rating;  // the smaller, the better
+    std::tuple<bool, bool, bool, bool, bool, std::size_t, bool> rating;  // the smaller, the better
     std::size_t state;
   };
   std::vector<Rated> rated;
@@ -53,7 +62,7 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
         (s.gpu_only && s.gpu.in_collective()))
       continue;
     const bool is_clear = s.readable && !s.unknown();
-    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.moves(),
+    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.moves(), may_receive_from_rank(job, s),
                       s.readable ? at_place[place_key(job, s)] : 0, s.active()},
                      i});
   }

@@ -100,6 +100,9 @@ class Judge {
   // The rank is on a processor, or ready to run: its main thread, or a thread that works for it.
   bool runs(const RankState& s) const;
   std::string too_few_samples() const {
+    if (std::all_of(job_.ranks.begin(), job_.ranks.end(),
+                    [](const RankSnapshot& rank) { return rank.source == Source::kCore; }))
+      return "cores of one moment cannot distinguish a hang from progress; look at the job while it runs (attach)";
     return several_samples_ ? "these samples cannot distinguish a hang from progress; take more of them, or over a "
                               "longer time (--samples, --interval)"
                             : "one sample cannot distinguish a hang from progress; run it again in a few seconds";
@@ -212,6 +215,10 @@ class Judge {
   // progress, wait there for a program, a file or a worker of their own: what these prepare is what the former look
   // for. (Who waits for the network may be a server between two requests.) std::nullopt if that is not so.
   std::optional<Verdict> of_preparing() const;
+  // All that is at hand are cores, in which no connection has another end: most ranks receive over one, and the others
+  // wait for a thread, a lock or a child of their own, with no thread that receives anything. It is these that the
+  // former wait for, as far as is known. std::nullopt if that is not so.
+  std::optional<Verdict> of_waits_inwards() const;
   // No rank moves. They are at two places: few of them at one, the others, which are most of them, at the other.
   Verdict of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const;
   // Nobody gets on: each rank runs in one function, and of most ranks, which are at one place, each runs but for a
@@ -220,6 +227,10 @@ class Judge {
   // No rank waits for another, and they are at two places.
   std::optional<Verdict> of_two_places(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b,
                                        bool all_run, bool none_is_active) const;
+  // All run. Most, or all but some that stay in one function, look again and again for something at one place, asleep
+  // in between: they may wait for what the others are to do. std::nullopt if that is not so, or if one of the others
+  // gets on: it was in other functions, or a counter of its work advances.
+  std::optional<Verdict> of_looking_ranks() const;
   Verdict of_nobody_waits() const;
 
   const Facts& facts_;

@@ -4,8 +4,11 @@
 #include <iterator>
 #include <utility>
 
+#include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
 #include "analyzers/native_waits.h"
+#include "base/text.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -52,6 +55,12 @@ constexpr LocalWait kHooksFuture{LocalWaitKind::kHooksFuture,
                                  "waits for the future that DDP's communication hook has returned",
                                  "no collective completes it: look at the hook, and at the thread or task that it has "
                                  "handed the bucket to; --threads all --rank shows every thread of this rank"};
+constexpr LocalWait kNativeThread{LocalWaitKind::kNativeThread, "waits for another thread in native code",
+                                  "find what its other threads do, and which of them should wake it: --threads all "
+                                  "--rank shows every thread of this rank"};
+constexpr LocalWait kConnection{
+    LocalWaitKind::kConnection, "waits for the other end of a connection",
+    "find out which process is at the other end, a child or another rank, and what it does"};
 constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop",
                           "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets "
                           "(ss -tnp) and their timeouts"};
@@ -95,6 +104,15 @@ std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapsho
   return found;
 }
 
+bool takes_mutex(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative || !is_opaque(frame.module)) return false;
+    if (frame.function && is_one_of(public_libc_name(*frame.function), kMutexCalls)) return true;
+  }
+  return false;
+}
+
 std::optional<LocalWait> native_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
   switch (native_wait_of(job, thread)) {
     case NativeWait::kCondition: return kCondition;
@@ -103,7 +121,7 @@ std::optional<LocalWait> native_wait(const JobSnapshot& job, const ThreadSnapsho
     case NativeWait::kThreadEnd: return kThreadEnd;
     case NativeWait::kNone: break;
   }
-  return std::nullopt;
+  return stands_in_futex(job, thread) && !takes_mutex(job, thread) ? std::optional(kNativeThread) : std::nullopt;
 }
 
 }  // namespace
@@ -122,12 +140,35 @@ std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& 
     return kHooksFuture;
   if (reason == Reason::kNativeLock && !thread.lock_owner) return native_wait(job, thread);
   if (reason == Reason::kSubprocess && state.reads_after_end) return kChildOutput;
+  if (reason == Reason::kSubprocess && is_at_unknown_connection(job, state)) return kConnection;
   if (reason != Reason::kFileIo) return std::nullopt;
   if (state.doing.operation.kind == known::OperationKind::kLockedDatabase) return kDatabase;
   if (writes_output(thread)) return kOutput;
   const std::string call = blocking_call(job, thread);
   if (call == "flock" || call == "fcntl" || call == "lockf") return kFileLock;
   return std::nullopt;
+}
+
+bool is_at_unknown_connection(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (!state.readable || state.doing.activity != known::Activity::kSubprocess || rank.source != Source::kCore ||
+      state.known_from_child || state.dead_child)
+    return false;
+  // A queue's and a pool's pipes lead to children.
+  const std::vector<FrameId>& frames = rank.threads[state.doing.thread].frames;
+  bool in_connection = false;
+  for (std::size_t i = state.doing.frame; i < frames.size(); ++i) {
+    const Frame& frame = job.frames[frames[i]];
+    if (frame.kind != FrameKind::kPython) continue;
+    if (!is_place(frame, known::Place::kProcessPipe)) {
+      if (!in_connection || !is_users_code(frame)) return false;
+      break;
+    }
+    in_connection = true;
+  }
+  if (!in_connection) return false;
+  return std::none_of(job.ranks.begin(), job.ranks.end(),
+                      [&](const RankSnapshot& child) { return is_parent(rank, child); });
 }
 
 bool waits_for_unknown_holder(const JobSnapshot& job, const RankState& state) {

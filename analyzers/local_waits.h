@@ -26,7 +26,9 @@ enum class LocalWaitKind {
   kDatabase,
   kOutput,
   kChildOutput,
-  kHooksFuture
+  kHooksFuture,
+  kNativeThread,
+  kConnection
 };
 
 struct LocalWait {
@@ -42,6 +44,10 @@ constexpr bool is_between_processes(LocalWaitKind kind) {
 // Whether it waits for a lock of a file or of a database, and the kernel has not shown who holds it, as in a core: any
 // other rank may.
 bool waits_for_unknown_holder(const JobSnapshot& job, const RankState& state);
+
+// Whether it waits at a connection of multiprocessing, as that to a child is, in a core, where the other end may as
+// well be another rank.
+bool is_at_unknown_connection(const JobSnapshot& job, const RankState& state);
 
 // std::nullopt if there is nothing to add to the words of the reason.
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason);

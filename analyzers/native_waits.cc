@@ -9,8 +9,10 @@
 
 #include "analyzers/names.h"
 #include "analyzers/own_threads.h"
+#include "analyzers/progress.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
+#include "base/text.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -94,16 +96,81 @@ void refine_by_lone_waits(const JobSnapshot& job, const std::vector<std::vector<
   }
 }
 
-void refine_by_native_wait(const JobSnapshot& job, RankState& state) {
+bool stands_in_futex(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (!thread.syscall || thread.syscall->name != "futex" || !waits_for_own_threads(job, thread) || thread.python_lock ||
+      thread.gil == Gil::kWaits)
+    return false;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative) return false;  // what Python has called is not known
+    if (!is_opaque(frame.module)) return !is_interpreter(frame.module);
+  }
+  return false;
+}
+
+namespace {
+
+// A wait that ends by itself after some time.
+bool has_time_limit(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  constexpr std::array<std::string_view, 4> kTimed = {"pthread_cond_timedwait", "pthread_cond_clockwait",
+                                                      "sem_timedwait", "sem_clockwait"};
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+    const Frame& frame = job.frames[id];
+    return frame.kind == FrameKind::kNative && frame.function && is_one_of(public_libc_name(*frame.function), kTimed);
+  });
+}
+
+// A thread of the rank's own work that computes or gets on, as far as is known.
+bool others_may_work(const JobSnapshot& job, const std::vector<known::Role>& roles, const RankState& s) {
+  const RankSnapshot& rank = job.ranks[s.rank];
+  for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+    const ThreadSnapshot& thread = rank.threads[t];
+    if (t == s.doing.thread || is_idle(job, thread, roles[t])) continue;
+    if (!thread.syscall && (!thread.state || thread.state == 'R')) return true;
+    if (thread.motion && (thread.motion->moved || thread.motion->counted || is_busy(thread))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void refine_by_native_wait(const JobSnapshot& job, const std::vector<known::Role>& roles, RankState& state) {
   if (!state.readable || state.doing.by_frame || state.doing.activity != known::Activity::kUserCode ||
-      state.progress != Progress::kStill)
+      state.progress == Progress::kMoves || state.counts || state.dead_child || state.known_from_child)
     return;
   const RankSnapshot& rank = job.ranks[state.rank];
-  if (native_wait_of(job, rank.threads[state.doing.thread]) == NativeWait::kNone) return;
+  const ThreadSnapshot& thread = rank.threads[state.doing.thread];
+  const bool known_call = native_wait_of(job, thread) != NativeWait::kNone;
+  if (!known_call && !stands_in_futex(job, thread)) return;
+  const bool still = state.progress == Progress::kStill;
+  // Some other thread wakes it again and again, and what it waits for has not come; or a core shows one moment only.
+  const bool woken = state.progress == Progress::kRuns && known_call && !state.busy && !has_time_limit(job, thread);
+  const bool in_core = state.progress == Progress::kUnknown && rank.source == Source::kCore;
+  if (!still && !woken && !in_core) return;
+  if (!(still && known_call) && others_may_work(job, roles, state)) return;
   // A thread that is joined, and that sleeps or computes in code of its own, is what keeps the rank.
   const std::vector<ThreadWait> way = thread_waits_from(rank, state.doing.thread);
-  if (!way.empty() && native_wait_of(job, rank.threads[way.back().thread]) == NativeWait::kNone) return;
+  if (!way.empty()) {
+    const ThreadSnapshot& last = rank.threads[way.back().thread];
+    if (native_wait_of(job, last) == NativeWait::kNone && !stands_in_futex(job, last)) return;
+  }
   state.doing.activity = known::Activity::kNativeLock;
+}
+
+std::vector<std::size_t> circle_behind_native_wait(const JobSnapshot& job, const RankState& state) {
+  if (!state.readable || state.doing.activity != known::Activity::kNativeLock || state.doing.by_frame) return {};
+  const RankSnapshot& rank = job.ranks[state.rank];
+  if (thread_wait_of(rank, state.doing.thread)) return {};
+  std::vector<std::size_t> found;
+  for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+    const std::vector<ThreadWait> way = thread_waits_from(rank, t);
+    const auto back = thread_wait_of(rank, way.empty() ? t : way.back().thread);
+    if (!back || back->thread != t || std::find(found.begin(), found.end(), t) != found.end()) continue;
+    if (!found.empty()) return {};
+    found.push_back(t);
+    for (const ThreadWait& wait : way) found.push_back(wait.thread);
+  }
+  return found;
 }
 
 }  // namespace rankstacks::analyzers

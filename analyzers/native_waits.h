@@ -21,8 +21,18 @@ NativeWait native_wait_of(const JobSnapshot& job, const ThreadSnapshot& thread);
 void refine_by_lone_waits(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                           std::vector<RankState>& states);
 
-// Of a rank that did not run between the samples, and waits so in code of its own: Activity::kNativeLock. Not if it is
-// known which thread it waits for, and this one does something else than to wait.
-void refine_by_native_wait(const JobSnapshot& job, RankState& state);
+// Whether the thread is in a futex call of native code that is none of the interpreter: a lock, a condition or a
+// semaphore of another library (OpenMP's, C++'s), or the C library's without symbols.
+bool stands_in_futex(const JobSnapshot& job, const ThreadSnapshot& thread);
+
+// Of a rank that waits so in code of its own, and makes no progress: Activity::kNativeLock. Not if it is known which
+// thread it waits for, and this one does something else than to wait; nor, unless the rank did not run at all, if
+// another thread of it may be at work.
+void refine_by_native_wait(const JobSnapshot& job, const std::vector<known::Role>& roles, RankState& state);
+
+// If a thread of the process waits in native code for another one, and it is not known for which: threads of the
+// process that wait for each other in a circle of locks, or one that waits for a lock that it holds; in the order of
+// the circle. Empty if there is none, or more than one.
+std::vector<std::size_t> circle_behind_native_wait(const JobSnapshot& job, const RankState& state);
 
 }  // namespace rankstacks::analyzers

@@ -7,6 +7,7 @@
 #include "analyzers/hook_futures.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
+#include "analyzers/native_waits.h"
 #include "analyzers/thread_waits.h"
 
 namespace rankstacks::analyzers {
@@ -77,6 +78,7 @@ std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const Ra
   const RankSnapshot& rank = job.ranks[state.rank];
   if (state.doing.operation.kind == known::OperationKind::kHooksFuture)
     return setter_of_hooks_future(job, rank, state.doing.thread);
+  if (const auto circle = circle_behind_native_wait(job, state); !circle.empty()) return circle.front();
   if (state.doing.activity != known::Activity::kPythonLock || rank.status != Status::kComplete ||
       thread_wait_of(rank, state.doing.thread))
     return std::nullopt;

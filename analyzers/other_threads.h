@@ -25,9 +25,9 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
 std::optional<std::size_t> serving_thread_of(const JobSnapshot& job, std::size_t rank);
 
 // For a rank that waits for something in Python that another of its threads has to do, or for a future of DDP's
-// communication hook: that thread. std::nullopt if
-// it does not wait for such a thing, if memory names the thread, if it waits for another process, or if no thread or
-// several threads qualify.
+// communication hook: that thread. For one that waits in native code for another thread, while threads of it wait for
+// each other's locks (native_waits.h): the first of these. std::nullopt if it does not wait for such a thing, if memory
+// names the thread, if it waits for another process, or if no thread or several threads qualify.
 std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const RankState& state);
 
 // For a rank that gets a batch, or saves or loads a checkpoint, and waits for a thread of its own with an event, a

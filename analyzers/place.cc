@@ -85,12 +85,26 @@ bool writes_output(const ThreadSnapshot& thread) {
          target.starts_with("/dev/console");
 }
 
+bool is_in_sleep(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  const std::string call = blocking_call(job, thread);
+  if (is_one_of(call, kSleepCalls)) return true;
+  if (!is_one_of(call, {"select", "pselect6"})) return false;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    // Without symbols: a select of the user's own goes through selectors.py, or through a module.
+    if (frame.kind == FrameKind::kPython) return is_users_code(frame);
+    if (!is_opaque(frame.module) && !is_interpreter(frame.module)) return false;
+    if (frame.function && is_one_of(*frame.function, {"pysleep", "time_sleep", "floatsleep"})) return true;
+    if (frame.function && is_one_of(*frame.function, {"select_select", "select_select_impl"})) return false;
+  }
+  return false;
+}
+
 bool polls_asleep(const JobSnapshot& job, const ThreadSnapshot& thread) {
   constexpr double kRunsPerSecond = 1;
   constexpr std::int64_t kFewest = 3;
-  const std::string call = blocking_call(job, thread);
-  return is_one_of(call, kSleepCalls) && thread.motion && thread.motion->places == 1 &&
-         thread.motion->in_one_function && thread.motion->runs >= kFewest &&
+  return is_in_sleep(job, thread) && thread.motion && thread.motion->places == 1 && thread.motion->in_one_function &&
+         thread.motion->runs >= kFewest &&
          static_cast<double>(thread.motion->runs) * 1000 >= kRunsPerSecond * thread.motion->span_ms;
 }
 

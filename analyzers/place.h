@@ -37,6 +37,9 @@ bool is_process_lock(const Frame& frame);
 // Whether it writes to a pipe or a terminal whose reader does not read.
 bool writes_output(const ThreadSnapshot& thread);
 
+// Whether it is in a call that only passes the time: also in CPython's time.sleep, which was a select until 3.10.
+bool is_in_sleep(const JobSnapshot& job, const ThreadSnapshot& thread);
+
 // Whether it looks again and again for something, and sleeps a little in between: what a child was to bring, or another
 // rank, maybe.
 bool polls_asleep(const JobSnapshot& job, const ThreadSnapshot& thread);

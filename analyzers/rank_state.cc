@@ -236,7 +236,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
                    waits_for_front_end(job, state);
     state.has_server = has_server(job, state.rank, state.doing.thread);
     find_progress(job, roles, state);
-    refine_by_native_wait(job, state);
+    refine_by_native_wait(job, roles[state.rank], state);
     find_partners(job, state);
     find_path(job, state);
   }

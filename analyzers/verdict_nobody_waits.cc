@@ -1,17 +1,24 @@
 #include "analyzers/judge.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "analyzers/activity.h"
+#include "analyzers/blocking_calls.h"
+#include "analyzers/candidates.h"
 #include "analyzers/children.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
+#include "analyzers/native_waits.h"
+#include "analyzers/own_threads.h"
 #include "analyzers/place.h"
+#include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
 #include "base/text.h"
@@ -71,6 +78,51 @@ bool prepares_something(const JobSnapshot& job, const RankState& s) {
                   std::any_of(child.threads.begin(), child.threads.end(),
                               [&](const ThreadSnapshot& t) { return may_wait_for_input(job, t); });
          });
+}
+
+constexpr std::array<std::string_view, 8> kReceivingCalls = {"read",    "readv",    "recv",   "recvfrom",
+                                                             "recvmsg", "recvmmsg", "accept", "accept4"};
+constexpr std::array<std::string_view, 3> kEventCalls = {"epoll_wait", "epoll_pwait", "epoll_pwait2"};
+
+// Of a core, which does not tell what a descriptor is: it receives over a connection, from whomever.
+bool receives_in_core(const JobSnapshot& job, const RankState& s) {
+  if (s.serves || s.has_server) return false;
+  const bool over_connection =
+      s.doing.activity == known::Activity::kNetworkIo || s.doing.activity == known::Activity::kSubprocess;
+  return over_connection && is_one_of(blocking_call(job, deciding_thread(job, s)), kReceivingCalls);
+}
+
+// Of a core: it waits for a thread, a lock or a child of its own, and none of its threads waits for what may come over
+// a connection.
+bool waits_inwards_in_core(const JobSnapshot& job, const std::vector<known::Role>& roles, const RankState& s) {
+  const RankSnapshot& rank = job.ranks[s.rank];
+  const std::string call = blocking_call(job, deciding_thread(job, s));
+  const bool inwards = s.doing.activity == known::Activity::kNativeLock ||
+                       s.doing.activity == known::Activity::kPythonLock ||
+                       (s.doing.activity == known::Activity::kSubprocess && is_one_of(call, kWaitCalls));
+  if (!inwards || s.has_server) return false;
+  const auto may_receive = [&](const ThreadSnapshot& thread) {
+    const std::string other = blocking_call(job, thread);
+    return is_one_of(other, kReceivingCalls) || is_one_of(other, kPollCalls) || is_one_of(other, kEventCalls);
+  };
+  for (std::size_t t = 0; t < rank.threads.size(); ++t)
+    if (!is_idle(job, rank.threads[t], roles[t]) && may_receive(rank.threads[t])) return false;
+  return true;
+}
+
+// What ranks at one place may differ in. A wait for a thread of its own has several reasons, by what is known of that
+// thread.
+std::string kind_of_wait(const JobSnapshot& job, const RankState& s) {
+  return waits_for_own_threads(job, deciding_thread(job, s)) ? "thread" : std::string(to_string(reason_for(s)));
+}
+
+// Every sample found it in a sleep at one place, from which it woke again and again, and no counter of it advances.
+bool looks_again(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  constexpr double kRunsPerSecond = 1;
+  constexpr std::int64_t kFewest = 3;
+  const auto& motion = thread.motion;
+  return motion && motion->places == 1 && !motion->moved && !motion->counted && motion->runs >= kFewest &&
+         static_cast<double>(motion->runs) * 1000 >= kRunsPerSecond * motion->span_ms && is_in_sleep(job, thread);
 }
 
 // From the outermost frame inwards both are in the same functions at the same lines, and then at two lines of one
@@ -252,6 +304,51 @@ std::optional<Verdict> Judge::of_two_places(const std::vector<std::size_t>& a, c
   return !all_run && none_is_active ? std::optional(of_few_apart(few, most)) : std::nullopt;
 }
 
+std::optional<Verdict> Judge::of_looking_ranks() const {
+  if (!may_sample_longer()) return std::nullopt;
+  std::map<std::string, std::vector<std::size_t>> at_place;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    if (s.left_wait || s.travels) return std::nullopt;
+    // It counts what it does; but a number of attempts, with a sleep after each, is no work.
+    if (s.counts && (s.busy || !is_in_sleep(job_, deciding_thread(job_, s)))) return std::nullopt;
+    if (s.progress == Progress::kRuns && !s.busy && looks_again(job_, deciding_thread(job_, s)))
+      at_place[place_key(job_, s)].push_back(i);
+  }
+  const auto most = std::max_element(at_place.begin(), at_place.end(),
+                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  if (most == at_place.end()) return std::nullopt;
+  const std::vector<std::size_t>& looking = most->second;
+  std::vector<std::size_t> others;
+  std::set_difference(tally_.elsewhere.begin(), tally_.elsewhere.end(), looking.begin(), looking.end(),
+                      std::back_inserter(others));
+  if (std::any_of(others.begin(), others.end(),
+                  [&](std::size_t i) { return place_key(job_, states_[i]) == most->first; }))
+    return std::nullopt;  // they do the same
+  if (others.empty() || (at_place.size() > 1 && looking.size() <= others.size())) return std::nullopt;
+  if (!have_sampled_long()) {
+    Verdict open = make(VerdictStatus::kHealthy, "nothing is seen to be stuck: every rank runs");
+    open.doubt = Doubt::kWorks;
+    return open;
+  }
+  const RankState &first = states_[looking.front()], &other = states_[others.front()];
+  std::string text =
+      fmt::format("{} {} again and again for something ({}), and {} {}", name_ranks(job_, ranks_of(looking)),
+                  looking.size() == 1 ? "looks" : "look", describe_place(job_, deciding_thread(job_, first)),
+                  name_ranks(job_, {other.rank}), describe_suspect(job_, other, reason_for(other)));
+  if (others.size() > 1)
+    text += fmt::format(", {} elsewhere, too", name_ranks(job_, ranks_of({others.begin() + 1, others.end()})));
+  Verdict verdict = undecided(fmt::format("{}: whether what {} for is to come from {} is not in their frames", text,
+                                          looking.size() == 1 ? "the former looks" : "the former look",
+                                          others.size() == 1 ? "that rank" : "one of those"));
+  for (std::size_t i = 0; i < std::min(others.size(), kMaxCandidates); ++i) {
+    const RankState& s = states_[others[i]];
+    verdict.candidates.push_back(
+        {s.rank, reason_for(s), "more samples (--samples 40)", describe_suspect(job_, s, reason_for(s))});
+  }
+  return verdict;
+}
+
 // Some wait for a kernel of their own that only polls, as one does whose flag another rank is to write.
 std::optional<Verdict> Judge::of_polling_kernels() const {
   std::vector<std::size_t> polling, others;
@@ -267,6 +364,27 @@ std::optional<Verdict> Judge::of_polling_kernels() const {
       "{} {}, and the kernel is at one place, as one that polls: whether for what {} {} to write is not known",
       name_ranks(job_, ranks_of(polling)), describe_suspect(job_, first, reason_for(first)),
       name_ranks(job_, ranks_of(others)), others.size() == 1 ? "is" : "are"));
+}
+
+std::optional<Verdict> Judge::of_waits_inwards() const {
+  if (!tally_.failed.empty() || !tally_.unrelated.empty() || !missing_ranks(job_).certain.empty()) return std::nullopt;
+  std::vector<std::size_t> receiving, inwards;
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    if (job_.ranks[s.rank].source != Source::kCore) return std::nullopt;
+    if (receives_in_core(job_, s)) receiving.push_back(i);
+    else if (waits_inwards_in_core(job_, facts_.roles[s.rank], s)) inwards.push_back(i);
+    else return std::nullopt;
+  }
+  const bool few = inwards.size() < receiving.size() || tally_.compared == 2;
+  if (inwards.empty() || receiving.empty() || !few) return std::nullopt;
+  constexpr double kGuessed = 0.45;  // whom the others wait for is in no core
+  std::vector<Suspect> suspects;
+  for (const std::size_t i : inwards)
+    suspects.push_back(suspect(states_[i], reason_for(states_[i]), bounded(kGuessed)));
+  return culprits(std::move(suspects),
+                  fmt::format("{} {} for what comes over a connection", name_ranks(job_, ranks_of(receiving)),
+                              receiving.size() == 1 ? "waits" : "wait"));
 }
 
 std::optional<Verdict> Judge::of_preparing() const {
@@ -302,7 +420,8 @@ Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& s = states_[i];
-    if (has_own_reason(s) || waits_in_own_circle(job_.ranks[s.rank], s.doing.thread))
+    if (has_own_reason(s) || waits_in_own_circle(job_.ranks[s.rank], s.doing.thread) ||
+        !circle_behind_native_wait(job_, s).empty())
       definite.push_back(suspect(s, reason_for(s), bounded(0.70)));
   }
   if (!definite.empty() && definite.size() < tally_.compared) return culprits(std::move(definite), "");
@@ -317,6 +436,7 @@ Verdict Judge::of_nobody_waits() const {
   if (auto computing = of_computing_gpus()) return *computing;
   if (auto apart = of_waiting_children()) return *apart;
   if (auto preparing = of_preparing()) return *preparing;
+  if (auto inwards = of_waits_inwards()) return *inwards;
   // active: they move or work, and do not just poll at one place
   std::size_t running = 0, active = 0, polling = 0;
   std::map<std::string, std::vector<std::size_t>> places;
@@ -338,6 +458,12 @@ Verdict Judge::of_nobody_waits() const {
     if (may_look && verdict.status == VerdictStatus::kUndecided) verdict.doubt = Doubt::kWakes;
     return verdict;
   };
+  // At one line of Python, or in one function without lines, they may wait for different things.
+  if (places.size() == 1 && running == polling) {
+    std::map<std::string, std::vector<std::size_t>> waits;
+    for (const std::size_t i : tally_.elsewhere) waits[kind_of_wait(job_, states_[i])].push_back(i);
+    places = std::move(waits);
+  }
   if (places.size() == 1)
     if (auto missing = of_missing_at_one_place()) return *missing;
   if (places.size() == 2)
@@ -346,9 +472,14 @@ Verdict Judge::of_nobody_waits() const {
   if (all_run)
     if (auto polls = of_polling_kernels()) return *polls;
   if (all_run)
+    if (auto looking = of_looking_ranks()) return *looking;
+  const bool all_move =
+      std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return states_[i].active(); });
+  if (all_run)
     return make(VerdictStatus::kHealthy,
-                several_samples_ ? "nothing is stuck: every rank moves, none waits for another"
-                                 : "nothing is stuck at this moment: every rank is running, none waits for another");
+                !several_samples_ ? "nothing is stuck at this moment: every rank is running, none waits for another"
+                : all_move        ? "nothing is stuck: every rank moves, none waits for another"
+                                  : "nothing is seen to be stuck: every rank runs, none is seen waiting for another");
   if (places.size() == 1 && running == polling && tally_.failed.empty()) return of_stillness_at_one_place();
   return with_doubt(undecided(fmt::format(
       "no rank waits for another at this moment, and {}: {}",

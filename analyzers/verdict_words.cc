@@ -14,6 +14,7 @@
 #include "analyzers/hook_futures.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
+#include "analyzers/native_waits.h"
 #include "analyzers/other_ends.h"
 #include "analyzers/other_threads.h"
 #include "analyzers/pending_operations.h"
@@ -106,6 +107,9 @@ constexpr std::string_view kNextGpuCoreAdvice =
 constexpr std::string_view kHolderAdvice =
     "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
+constexpr std::string_view kCircleAdvice =
+    "look at the threads named, and at the order in which they take their locks: --threads all --rank shows every "
+    "thread of this rank";
 constexpr std::string_view kOwnLockAdvice =
     "it has locked it before, in a frame further out or in a call that has returned: unlock it there, or let one "
     "function "
@@ -205,6 +209,26 @@ std::string describe_lock_owner(const JobSnapshot& job, const RankSnapshot& rank
   return text;
 }
 
+// ", and its threads 4711 (save() in solver) and 4712 (load() in solver) wait for each other's locks"; "" if there are
+// no such threads.
+std::string describe_circle(const JobSnapshot& job, const RankState& state) {
+  constexpr std::size_t kMax = 4;
+  const RankSnapshot& rank = job.ranks[state.rank];
+  const std::vector<std::size_t> circle = circle_behind_native_wait(job, state);
+  if (circle.empty()) return "";
+  std::string names;
+  for (std::size_t i = 0; i < std::min(circle.size(), kMax); ++i) {
+    const ThreadSnapshot& thread = rank.threads[circle[i]];
+    names += (i == 0                   ? ""
+              : i + 1 == circle.size() ? " and "
+                                       : ", ") +
+             std::to_string(thread.tid) + in_brackets(describe_place(job, thread), "");
+  }
+  if (circle.size() == 1) return fmt::format(", and its thread {} waits for a lock that it holds itself", names);
+  if (circle.size() > kMax) names += fmt::format(" and {} more", circle.size() - kMax);
+  return fmt::format(", and its threads {} wait for each other's locks", names);
+}
+
 // What the core does not hold, of what decides between this reason and another one.
 std::string_view not_in_core(const JobSnapshot& job, const RankState& state, Reason reason) {
   const RankSnapshot& rank = job.ranks[state.rank];
@@ -213,6 +237,8 @@ std::string_view not_in_core(const JobSnapshot& job, const RankState& state, Rea
   const auto& call = rank.threads[state.doing.thread].syscall;
   if (reason == Reason::kUserCode && call && is_one_of(call->name, kOfAnyKind) && call->fd && !call->fd_target)
     return "; whether at a file, a pipe or a socket is not in the core";
+  if (reason == Reason::kSubprocess && is_at_unknown_connection(job, state))
+    return "; whether a child or another rank is there is not in the core";
   const bool has_children = std::any_of(job.ranks.begin(), job.ranks.end(),
                                         [&](const RankSnapshot& child) { return is_parent(rank, child); });
   const bool returns_at_its_end = call && is_one_of(call->name, kWaitCalls);
@@ -272,6 +298,8 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kUnmatchedP2p && state.named_by_gpu && state.gpu.only_messages())
     return std::string(kSendRecvKernelAdvice);
   if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process) return std::string(kUnknownPeerAdvice);
+  if (reason == Reason::kNativeLock && !circle_behind_native_wait(job, state).empty())
+    return std::string(kCircleAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
   if (reason == Reason::kNativeLock && !state.gpu_only && !state.known_from_child) {
     const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
@@ -338,6 +366,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (local_wait && local_wait->kind == LocalWaitKind::kHooksFuture)
     if (const auto setter = setter_of_hooks_future(job, rank, state.doing.thread))
       other = describe_other_thread(job, rank, state.doing.thread, *setter);
+  if (reason == Reason::kNativeLock) other = other.empty() ? describe_circle(job, state) : other;
   block += not_in_core(job, state, reason);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }

@@ -5,6 +5,7 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/gpu_motion.h"
+#include "analyzers/place.h"
 #include "support/literal_gpu.h"
 
 using namespace rankstacks;
@@ -457,5 +458,93 @@ TEST_CASE("who gets on is not accused while it is not known what all others do")
   SECTION("of one there is one sample only") {
     literal.job.ranks[0].threads[0].motion.reset();
     CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  }
+}
+
+namespace {
+
+// Ranks 0 and 1 look again and again for something, asleep in between, and rank 2 is in a loop of its own, in which it
+// sleeps as well, and counts.
+LiteralJob two_look(double span_ms) {
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) {
+    ThreadSnapshot& thread =
+        literal
+            .rank(r, 3,
+                  Stack{libc("clock_nanosleep"), py(r == 2 ? "tidy" : "meet", "/home/u/train.py", 7 + r / 2)} +
+                      in_main(40))
+            .threads[0];
+    thread.syscall = call("clock_nanosleep");
+    thread.motion = Motion{.samples = 8, .places = 1, .cpu_ms = 2, .span_ms = span_ms, .in_one_function = true};
+    thread.motion->runs = static_cast<int>(span_ms / (r == 2 ? 20 : 50));
+    thread.motion->counted = r == 2;
+  }
+  return literal;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that look again and again for something, while another one runs on in one function") {
+  const Verdict brief = verdict_of(two_look(840));
+  CHECK(brief.status == VerdictStatus::kHealthy);
+  CHECK(brief.summary == "nothing is seen to be stuck: every rank runs");
+  CHECK(brief.doubt == Doubt::kWorks);
+  LiteralJob literal = two_look(4600);
+  const auto motion_of = [&](std::size_t r) -> Motion& { return *literal.job.ranks[r].threads[0].motion; };
+  SECTION("for longer than steps take: they may wait for that one") {
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kUndecided);
+    CHECK(v.summary ==
+          "ranks 0-1 look again and again for something (meet at train.py:7), and rank 2 sleeps in its own code (tidy "
+          "at train.py:8): whether what the former look for is to come from that rank is not in their frames");
+    REQUIRE(v.candidates.size() == 1);
+    CHECK((v.candidates[0].rank == 2 && v.candidates[0].reason == Reason::kUserCode));
+  }
+  SECTION("that one computes") {
+    ThreadSnapshot& thread = literal.job.ranks[2].threads[0];
+    thread.state = 'R', thread.syscall.reset();
+    motion_of(2).cpu_ms = 4500, motion_of(2).moved = true, motion_of(2).places = 3, motion_of(2).counted = false;
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+  }
+  SECTION("that one computes, and counts: it gets on") {
+    ThreadSnapshot& thread = literal.job.ranks[2].threads[0];
+    thread.state = 'R', thread.syscall.reset();
+    motion_of(2).cpu_ms = 4500;
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  }
+  SECTION("it goes from one function to another, be it of a library: it gets on") {
+    motion_of(2).travelled = motion_of(2).moved = true;
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kHealthy);
+    CHECK(v.summary == "nothing is seen to be stuck: every rank runs, none is seen waiting for another");
+  }
+  SECTION("one of those that look gets on") {
+    motion_of(1).in_one_function = false, motion_of(1).travelled = motion_of(1).moved = true;
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  }
+  SECTION("the third does the same, and has counted") {
+    literal.job.ranks[2].threads[0].frames = literal.job.ranks[0].threads[0].frames;
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  }
+  SECTION("all count: nobody looks for anything") {
+    motion_of(0).counted = motion_of(1).counted = true;
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kHealthy);
+    CHECK(v.summary == "nothing is stuck: every rank moves, none waits for another");
+  }
+  SECTION("Python's sleep, which was a select until 3.10") {
+    for (const char* inner : {"pysleep", "", "select_select"}) {
+      for (int r = 0; r < 2; ++r) {
+        ThreadSnapshot& thread = literal.job.ranks[r].threads[0];
+        Stack stack = {libc("__select"), nat(inner, "/usr/lib/libpython3.7m.so.1.0"),
+                       py("meet", "/home/u/train.py", 7)};
+        if (stack[1].function->empty()) stack[1].function.reset();
+        thread.frames.clear();
+        for (const Frame& frame : stack + in_main(40)) thread.frames.push_back(literal.job.frames.intern(frame));
+        thread.syscall = call("pselect6");
+        CHECK(is_in_sleep(literal.job, thread) == (std::string(inner) != "select_select"));
+      }
+      CHECK((verdict_of(literal).status == VerdictStatus::kUndecided) == (std::string(inner) != "select_select"));
+    }
   }
 }

@@ -67,6 +67,14 @@ TEST_CASE("a core does not say what a descriptor is, nor whether a child is aliv
   literal.job.ranks[2].source = Source::kCore;
   CHECK(has(verdict_text(literal), "subprocess: "));
   CHECK(has(verdict_text(literal), "blocked in read(fd 9); whether the child is alive is not in the core)"));
+  // What the user's code receives may as well come from another rank.
+  const Stack receive = {libc("read"), py("_recv", kLib + "multiprocessing/connection.py", 395),
+                         py("recv", kLib + "multiprocessing/connection.py", 378), py("load", "/home/u/train.py", 7)};
+  literal = rank_2_in(receive, call("read", 9));
+  literal.job.ranks[2].source = Source::kCore;
+  CHECK(verdict_text(literal) ==
+        "subprocess: waits for the other end of a connection (load at train.py:7, blocked in read(fd 9); whether a "
+        "child or another rank is there is not in the core)");
   // A wait for a dead child returns.
   literal = rank_2_in({libc("wait4"), py("load", "/home/u/train.py", 7)}, call("wait4"));
   literal.job.ranks[2].source = Source::kCore;
