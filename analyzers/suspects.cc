@@ -79,7 +79,7 @@ std::vector<std::size_t> Judge::ranks_of(const std::vector<std::size_t>& states)
 }
 
 std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::string& waiting) const {
-  // Messages of several ranks are shown_alone one by one: each of them has another peer.
+  // Messages of several ranks are shown one by one: each of them has another peer.
   constexpr std::size_t kMaxTold = 4;
   std::size_t shown_alone = 1;
   if (suspects.front().reason == Reason::kUnmatchedP2p && suspects.size() <= kMaxTold)
