@@ -10,6 +10,8 @@
 namespace rankstacks::analyzers {
 namespace {
 
+constexpr const char* kCall = "accept";
+
 bool is_accept(std::string_view function) { return function == "accept" || function == "accept4"; }
 
 // In the call, or, if that has a timeout, in a poll() that the interpreter makes before it.
@@ -31,13 +33,24 @@ bool accepts(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return found;
 }
 
-bool waits_in_accept(const JobSnapshot& job, const RankState& s) {
+// It polls a listening socket, and nothing else, while a rank waits at the connection that it has with it already: a
+// server would read from that one. (Who waits by epoll reads from what it has accepted, perhaps.)
+bool polls_for_more(const JobSnapshot& job, const std::vector<RankState>& states, const RankState& s,
+                    const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames)
+    if (is_place(job.frames[id], known::Place::kServerLoop)) return false;
+  return thread.syscall && thread.syscall->listens && !thread.syscall->name.starts_with("epoll") &&
+         std::any_of(states.begin(), states.end(), [&](const RankState& w) { return w.peer_process == s.rank; });
+}
+
+bool waits_in_accept(const JobSnapshot& job, const std::vector<RankState>& states, const RankState& s) {
   if (!s.readable || s.unrelated || s.dead_child || s.known_from_child || s.child || s.waits()) return false;
   const known::Activity activity = s.doing.activity;
   if (activity != known::Activity::kNetworkIo && activity != known::Activity::kUserCode &&
       activity != known::Activity::kUnknown)
     return false;
-  return accepts(job, job.ranks[s.rank].threads[s.doing.thread]);
+  const ThreadSnapshot& thread = job.ranks[s.rank].threads[s.doing.thread];
+  return accepts(job, thread) || polls_for_more(job, states, s, thread);
 }
 
 // Whether some thread of the one waits for the other at a socket that they share.
@@ -52,6 +65,10 @@ bool is_connected(const RankSnapshot& one, const RankSnapshot& other) {
 
 }  // namespace
 
+bool waits_for_connection(const RankState& s) {
+  return s.doing.activity == known::Activity::kPeerWait && !s.peer_process && s.doing.operation.call == kCall;
+}
+
 void refine_by_accepts(const JobSnapshot& job, std::vector<RankState>& states) {
   std::vector<std::size_t> accepting, elsewhere;
   bool some_wait = false;
@@ -59,7 +76,7 @@ void refine_by_accepts(const JobSnapshot& job, std::vector<RankState>& states) {
     const RankState& s = states[i];
     if (s.unrelated) continue;
     some_wait |= s.readable && s.waits();
-    if (waits_in_accept(job, s)) {
+    if (waits_in_accept(job, states, s)) {
       accepting.push_back(i);
       continue;
     }
@@ -80,7 +97,7 @@ void refine_by_accepts(const JobSnapshot& job, std::vector<RankState>& states) {
     });
     if (!may_connect && !some_absent) continue;
     s.doing.activity = known::Activity::kPeerWait;
-    s.doing.operation = operation_of_call(known::OperationKind::kProcessPipe, "accept", "accept (a rank's connection)");
+    s.doing.operation = operation_of_call(known::OperationKind::kProcessPipe, kCall, "accept (a rank's connection)");
     s.doing.by_frame = false;
     s.inferred = false;
   }

@@ -12,6 +12,10 @@ namespace rankstacks::analyzers {
 // waits for others, and another one is elsewhere, without a connection to the accepting rank as far as is known, or is
 // not there. Not in the loop of a server that a rule knows. If there is no such rank, the accepting rank waits for a
 // program outside of the job, and remains as it is.
+// A poll of its listening socket is as accept() if a rank that has connected waits for it already.
 void refine_by_accepts(const JobSnapshot& job, std::vector<RankState>& states);
+
+// Whether the rank is in such a wait.
+bool waits_for_connection(const RankState& s);
 
 }  // namespace rankstacks::analyzers

@@ -232,8 +232,9 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_lone_waits(job, roles, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
-    state.serves = waits_for_requests(job, job.ranks[state.rank], job.ranks[state.rank].threads[state.doing.thread]) ||
-                   waits_for_front_end(job, state);
+    const ThreadSnapshot& deciding = job.ranks[state.rank].threads[state.doing.thread];
+    state.serves = !waits_for_connection(state) &&
+                   (waits_for_requests(job, job.ranks[state.rank], deciding) || waits_for_front_end(job, state));
     state.has_server = has_server(job, state.rank, state.doing.thread);
     find_progress(job, roles, state);
     refine_by_native_wait(job, roles[state.rank], state);

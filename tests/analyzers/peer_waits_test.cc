@@ -375,6 +375,16 @@ TEST_CASE("a rank in accept() waits for the rank that has not connected yet") {
     literal.job.ranks[0].threads[0].syscall = call("poll", 4);
     CHECK(accused(literal) == Accused{{3, "user-code"}});
   }
+  SECTION("in a poll of its listening socket alone, which a server that has these connections would not be in") {
+    ThreadSnapshot& thread = literal.job.ranks[0].threads[0];
+    thread.frames[0] = literal.job.frames.intern(libc("poll"));
+    thread.frames[1] = literal.job.frames.intern(nat("Hub::gather(int)", "/home/u/hub.so"));
+    thread.syscall = call("poll", 4);
+    thread.syscall->listens = true;
+    CHECK(accused(literal) == Accused{{3, "user-code"}});
+    thread.syscall->name = "epoll_wait";
+    CHECK_FALSE(accused(literal).contains(3));
+  }
   SECTION("of a core, which shows no other end") {
     for (RankSnapshot& rank : literal.job.ranks) rank.source = Source::kCore;
     for (const int r : {1, 2}) literal.job.ranks[r].threads[0].frames.clear();
