@@ -44,13 +44,15 @@ std::optional<std::size_t> frame_that_ends(const JobSnapshot& job, const RankSna
   return std::nullopt;
 }
 
-bool has_watchdog_name(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  if (known::is_watchdog_name(thread.name)) return true;
+bool has_watchdog_name(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread,
+                       bool of_program_alone) {
+  if (!of_program_alone && known::is_watchdog_name(thread.name)) return true;
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
-    const bool says =
-        frame.function && !is_c_library(frame.module) && (frame.kind == FrameKind::kNative || is_users_code(frame));
-    return says && known::is_watchdog_name(frame.qualname.value_or(*frame.function));
+    const bool says = frame.kind == FrameKind::kPython
+                          ? is_users_code(frame)
+                          : !is_c_library(frame.module) && (!of_program_alone || frame.module == rank.executable);
+    return says && frame.function && known::is_watchdog_name(frame.qualname.value_or(*frame.function));
   });
 }
 
@@ -72,20 +74,32 @@ bool sleeps_elsewhere(const JobSnapshot& job, std::size_t own, const Frame& func
   return false;
 }
 
+// kill() of its own process, which the kernel has given to the main thread: that was elsewhere, and a watchdog is
+// there.
+std::optional<std::size_t> watchdog_that_kills(const JobSnapshot& job, const RankSnapshot& rank) {
+  constexpr int kSentByUser = 0;  // SI_USER: kill(2)
+  if (rank.signal->code != kSentByUser || !rank.signal->sender) return std::nullopt;
+  for (std::size_t t = 0; t < rank.threads.size(); ++t)
+    if (rank.threads[t].tid != rank.pid && has_watchdog_name(job, rank, rank.threads[t], true)) return t;
+  return std::nullopt;
+}
+
 // The thread by which the rank has ended itself, if that is a watchdog of its own.
 std::optional<std::size_t> watchdog_of(const JobSnapshot& job, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   if (!s.readable || s.unrelated || !rank.signal || rank.signal->number != SIGABRT || is_sent_by_another(rank) ||
-      rank.abort_message || rank.signal->tid == rank.pid)
+      rank.abort_message)
     return std::nullopt;
-  const auto t = thread_with(rank, rank.signal->tid);
+  const bool on_main = rank.signal->tid == rank.pid;
+  const auto t = on_main ? watchdog_that_kills(job, rank) : thread_with(rank, rank.signal->tid);
   if (!t || *t == s.doing.thread) return std::nullopt;
   const ThreadSnapshot& thread = rank.threads[*t];
   if (thread.exception || thread.handles || thread.raises) return std::nullopt;
+  if (on_main) return t;
   const auto ends = frame_that_ends(job, rank, thread);
   if (!ends) return std::nullopt;
   const bool is_watchdog =
-      has_watchdog_name(job, thread) || sleeps_elsewhere(job, s.rank, job.frames[thread.frames[*ends]]);
+      has_watchdog_name(job, rank, thread, false) || sleeps_elsewhere(job, s.rank, job.frames[thread.frames[*ends]]);
   return is_watchdog ? t : std::nullopt;
 }
 

@@ -27,8 +27,9 @@ struct OwnWatchdogs {
 
 // A thread other than the main thread has aborted its process by a call of its own, with nothing that says of an error
 // of this process (a text of the C library, an exception), while the main thread was in the same wait as other ranks
-// that have not ended so, and some rank is elsewhere. And it is a watchdog: by its name (known/watchdog_names.h), or
-// as the same thread of another rank sleeps until a time that it has set.
+// that have not ended so, and some rank is elsewhere. And it is a watchdog: by its name (known/watchdog_names.h), or as
+// the same thread of another rank sleeps until a time that it has set. Likewise if the process has sent the signal to
+// itself by kill(), so that the main thread got it, and has a thread of such a name.
 OwnWatchdogs find_own_watchdogs(const JobSnapshot& job, const std::vector<RankState>& states);
 
 // "rank 0 was ended by its own watchdog (collective_watchdog at train.py:7), which only reports it"; "" without any.

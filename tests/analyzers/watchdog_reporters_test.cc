@@ -426,6 +426,14 @@ TEST_CASE("a watchdog of the program's own is the reporter, and a thread that is
     literal.job.ranks[0].signal->tid = literal.job.ranks[0].pid;
     CHECK(crashes(literal));
   }
+  SECTION("by kill() of its own process, which the main thread gets") {
+    RankSnapshot& rank = literal.job.ranks[0];
+    rank.signal = SignalInfo{6, "SIGABRT", rank.pid, 0, {}};
+    rank.signal->sender = rank.pid;
+    CHECK(only_suspect(analyze(literal.job).verdict).rank == 3);
+    rank.threads[1].frames.erase(rank.threads[1].frames.begin(), rank.threads[1].frames.begin() + 5);
+    CHECK(crashes(literal));  // there is no watchdog
+  }
   SECTION("the C library has found an error") {
     literal.job.ranks[0].abort_message = "free(): invalid pointer";
     CHECK(crashes(literal));
