@@ -216,7 +216,7 @@ class Judge {
   // for. (Who waits for the network may be a server between two requests.) std::nullopt if that is not so.
   std::optional<Verdict> of_preparing() const;
   // All that is at hand are cores, in which no connection has another end: most ranks receive over one, and the others
-  // wait for a thread, a lock or a child of their own, with no thread that receives anything. It is these that the
+  // wait for a thread, a lock or a child of their own, as all of their threads do. It is these that the
   // former wait for, as far as is known. std::nullopt if that is not so.
   std::optional<Verdict> of_waits_inwards() const;
   // No rank moves. They are at two places: few of them at one, the others, which are most of them, at the other.

@@ -82,7 +82,6 @@ bool prepares_something(const JobSnapshot& job, const RankState& s) {
 
 constexpr std::array<std::string_view, 8> kReceivingCalls = {"read",    "readv",    "recv",   "recvfrom",
                                                              "recvmsg", "recvmmsg", "accept", "accept4"};
-constexpr std::array<std::string_view, 3> kEventCalls = {"epoll_wait", "epoll_pwait", "epoll_pwait2"};
 
 // Of a core, which does not tell what a descriptor is: it receives over a connection, from whomever.
 bool receives_in_core(const JobSnapshot& job, const RankState& s) {
@@ -92,8 +91,8 @@ bool receives_in_core(const JobSnapshot& job, const RankState& s) {
   return over_connection && is_one_of(blocking_call(job, deciding_thread(job, s)), kReceivingCalls);
 }
 
-// Of a core: it waits for a thread, a lock or a child of its own, and none of its threads waits for what may come over
-// a connection.
+// Of a core: it waits for a thread, a lock or a child of its own, and so do all of its threads: none may go on by
+// itself, or by what comes over a connection.
 bool waits_inwards_in_core(const JobSnapshot& job, const std::vector<known::Role>& roles, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   const std::string call = blocking_call(job, deciding_thread(job, s));
@@ -101,12 +100,10 @@ bool waits_inwards_in_core(const JobSnapshot& job, const std::vector<known::Role
                        s.doing.activity == known::Activity::kPythonLock ||
                        (s.doing.activity == known::Activity::kSubprocess && is_one_of(call, kWaitCalls));
   if (!inwards || s.has_server) return false;
-  const auto may_receive = [&](const ThreadSnapshot& thread) {
-    const std::string other = blocking_call(job, thread);
-    return is_one_of(other, kReceivingCalls) || is_one_of(other, kPollCalls) || is_one_of(other, kEventCalls);
-  };
+  // A thread that sleeps may be in the middle of a task, after which it wakes the one that waits.
   for (std::size_t t = 0; t < rank.threads.size(); ++t)
-    if (!is_idle(job, rank.threads[t], roles[t]) && may_receive(rank.threads[t])) return false;
+    if (t != s.doing.thread && !is_idle(job, rank.threads[t], roles[t]) && !waits_for_own_threads(job, rank.threads[t]))
+      return false;
   return true;
 }
 
