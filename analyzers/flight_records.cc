@@ -376,12 +376,28 @@ class Records {
     }
     for (const auto& [place, peers] : needs)
       if (is_in_circle(place, needs)) circle.push_back(state_at[place]);
-    if (direct.empty() && circle.size() < 2) return std::nullopt;
+    if (direct.empty() && (circle.size() < 2 || do_the_same(circle, at, state_at))) return std::nullopt;
     std::sort(direct.begin(), direct.end());
     std::sort(circle.begin(), circle.end());
     return accuse_side(
         direct.empty() ? circle : direct, Reason::kUnmatchedP2p,
         fmt::format("by the Flight Recorder {} of {}, which the other rank has not called", words, seen.text), false);
+  }
+
+  // All of the group receive, or all send, at one place: no rank differs.
+  bool do_the_same(const Side& circle, const Exchanges& at, std::map<std::size_t, std::size_t>& state_at) const {
+    if (circle.size() != at.size()) return false;
+    std::set<std::set<std::string>> kinds;  // of the first messages that each has called
+    std::set<std::string> places;
+    for (const auto& [place, one] : at) {
+      std::set<std::string> of_rank;
+      for (const RecordedOperation& message : one.group->operations)
+        if (is_pending(message) && message.is_message && message.sequence == first_pending(*one.group)->sequence)
+          of_rank.insert(message.name.substr(0, std::string_view("send").size()));
+      kinds.insert(std::move(of_rank));
+      places.insert(place_key(job_, states_[state_at[place]]));
+    }
+    return kinds.size() == 1 && kinds.begin()->size() == 1 && places.size() == 1;
   }
 
   const JobSnapshot& job_;
