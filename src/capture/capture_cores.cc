@@ -126,7 +126,7 @@ void read_memory(RankStacks& rank, const std::vector<python::RuntimeCandidate>& 
   read_exceptions(rank);
   rank.abort_messages = target::find_abort_messages(rank.target->modules());
   read_abort_message(rank);
-  rank.recorders = recorders.find(rank.target->modules());
+  rank.recorders = recorders.find(rank.target->modules(), {});
   read_recorders(rank);
   if (rank.recording) {
     rank.recording->add_interpreters(interpreters);

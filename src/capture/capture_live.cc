@@ -236,6 +236,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
                         const std::string& host, const CaptureOptions& options, GpuHealthQuestion& gpu_health,
                         NcclCounts& nccl) {
   const bool records = options.kept != nullptr;
+  flight_recorder::RecorderSymbols recorders;
   std::vector<Pid> pids;
   for (const PlannedTarget& target : plan) pids.push_back(target.pid);
   preparer.prepare(pids);
@@ -271,11 +272,11 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
     if (records) {
       rank.recording = small_core::Recording::of(*prepared.target, environment);
       rank.recording->add_interpreters(prepared.interpreters);
+      rank.recorders = recorders.find(prepared.target->modules(), {});
     }
     rank.target = std::move(prepared.target);
     rank.cxx = prepared.cxx;
     rank.abort_messages = prepared.abort_messages;
-    rank.recorders = prepared.recorders;
   }
   return live;
 }
@@ -306,6 +307,41 @@ void state_pid_space(JobSnapshot& job) {
         if (member.process) member.process->pid_space = space;
 }
 
+// Where PyTorch's Flight Recorders are in processes whose memory was not recorded with the sample: those of the
+// libraries whose threads the process has.
+void find_recorders(LiveRanks& live) {
+  struct Work {
+    flight_recorder::RecorderSymbols symbols;
+    std::vector<target::ModuleMap> modules;
+    std::vector<flight_recorder::RecorderSymbols::Which> which;
+    std::vector<std::vector<flight_recorder::RecorderPlace>> found;
+  };
+  const auto work = std::make_shared<Work>();
+  std::vector<std::size_t> of;
+  for (std::size_t i = 0; i < live.ranks.size(); ++i) {
+    const RankStacks& rank = live.ranks[i];
+    if (live.targets[i] == nullptr || !rank.target || rank.recording || rank.snapshot.kind != RankKind::kRank) continue;
+    flight_recorder::RecorderSymbols::Which which{.nccl = false, .gloo = false};
+    for (const target::ThreadInfo& thread : rank.target->threads()) {  // c10::setThreadName, torch 2.1 and newer
+      which.nccl |= thread.name == "pt_nccl_watchdg";
+      which.gloo |= thread.name == "pt_gloo_runloop";
+    }
+    if (!which.nccl && !which.gloo) continue;
+    of.push_back(i);
+    work->modules.push_back(rank.target->modules());
+    work->which.push_back(which);
+  }
+  if (of.empty()) return;
+  work->found.resize(of.size());
+  constexpr std::chrono::seconds kLongest{2};  // a file whose server does not answer
+  const auto outcomes =
+      Unattended{[work](std::size_t n) { work->found[n] = work->symbols.find(work->modules[n], work->which[n]); },
+                 kLongest}
+          .run(of.size());
+  for (std::size_t n = 0; n < of.size(); ++n)
+    if (outcomes[n].came_back) live.ranks[of[n]].recorders = std::move(work->found[n]);
+}
+
 // What PyTorch's Flight Recorders have in memory, of processes whose memory was not recorded with the sample. They are
 // read while the processes run: a record that changed meanwhile is not used.
 void add_recorded(LiveRanks& live) {
@@ -323,6 +359,7 @@ void add_recorded(LiveRanks& live) {
     work->pids.push_back(rank.snapshot.pid);
     work->places.push_back(rank.recorders);
   }
+  if (of.empty()) return;
   work->records.resize(of.size());
   constexpr std::chrono::seconds kLongest{2};  // memory that no process fills in
   const auto outcomes = Unattended{[work](std::size_t n) {
@@ -393,6 +430,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   add_versions(live.ranks, [&](Pid pid) { return preparer.environment(pid); });
   forget_copies(live);
   find_database_holders(live.ranks);
+  find_recorders(live);
   if (request.samples > 1) {
     const SampleTimes times{first_sample, request.samples, request.interval};
     for (int n = 1; n < request.samples; ++n) later.take(times.of(n, std::chrono::steady_clock::now(), later.between));

@@ -19,7 +19,6 @@ struct Work {
 
   Preparing what;
   target::LiveImages images;
-  flight_recorder::RecorderSymbols recorders;
   std::vector<Pid> processes;
   std::vector<PreparedTarget> prepared;
   std::vector<target::FileToOpen> files;
@@ -43,7 +42,6 @@ struct Work {
     p.interpreters = python::find_python_runtime(*p.target);
     p.cxx = target::find_cxx_runtime(p.target->modules());
     p.abort_messages = target::find_abort_messages(p.target->modules());
-    p.recorders = recorders.find(p.target->modules());
     if (const auto variable = target::find_environ_variable(p.target->modules()))
       p.environment = target::read_current_environment(*p.target, *variable);
     p.rank_values = python::read_rank_values(*p.target, p.interpreters);

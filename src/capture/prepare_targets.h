@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "flight_recorder/memory.h"
 #include "python/python.h"
 #include "target/abort_message.h"
 #include "target/cxx_exceptions.h"
@@ -28,7 +27,6 @@ struct PreparedTarget {
   std::vector<python::RuntimeCandidate> interpreters;
   target::CxxRuntime cxx;
   std::vector<Address> abort_messages;
-  std::vector<flight_recorder::RecorderPlace> recorders;  // PyTorch's Flight Recorders in its memory
   // Its current environment, including variables that were set after its start.
   std::map<std::string, std::string> environment;
   std::map<std::string, std::string> rank_values;  // python/rank_values.h

@@ -52,7 +52,7 @@ struct RankStacks {
   std::vector<std::optional<Address>> futexes;
   std::vector<std::optional<FutexMemory>> futex_memory;   // parallel to target->threads(): the memory there
   std::optional<target::CxxRuntime> cxx;                  // first sample only: where its threads keep C++ exceptions
-  std::vector<flight_recorder::RecorderPlace> recorders;  // first sample only: PyTorch's Flight Recorders
+  std::vector<flight_recorder::RecorderPlace> recorders;  // PyTorch's Flight Recorders
   std::vector<Address> abort_messages;  // first sample only: where its C libraries keep the address of their last words
   std::vector<std::optional<target::HeldException>> exceptions;  // parallel to target->threads(), or empty
   std::vector<unwind::UnwoundStack> stacks;                      // parallel to target->threads()

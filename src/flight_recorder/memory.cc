@@ -379,11 +379,14 @@ std::vector<RecorderPlace> places_in(const elf::Image& image) {
 
 }  // namespace
 
-std::vector<RecorderPlace> RecorderSymbols::find(const target::ModuleMap& modules) {
+std::vector<RecorderPlace> RecorderSymbols::find(const target::ModuleMap& modules, Which which) {
   std::vector<RecorderPlace> places;
   for (const target::Module& module : modules.all()) {
     const std::string_view path = module.path;
-    if (!module.image || !path.substr(path.rfind('/') + 1).starts_with("libtorch")) continue;
+    const std::string_view name = path.substr(path.rfind('/') + 1);
+    // gloo's is in libtorch_cpu, NCCL's in libtorch_cuda, or in one libtorch.
+    const bool is_of_cpu = name.starts_with("libtorch_cpu");
+    if (!module.image || !name.starts_with("libtorch") || !(is_of_cpu ? which.gloo : which.nccl)) continue;
     const std::lock_guard lock(mutex_);
     const auto [it, is_new] = found_.try_emplace(module.image.get());
     Found& found = it->second;

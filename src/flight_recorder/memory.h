@@ -47,7 +47,11 @@ struct RecorderPlace {
 // is searched once, for all processes. Thread-safe.
 class RecorderSymbols {
  public:
-  std::vector<RecorderPlace> find(const target::ModuleMap& modules);
+  // `which`: those of the libraries that the process uses.
+  struct Which {
+    bool nccl = true, gloo = true;
+  };
+  std::vector<RecorderPlace> find(const target::ModuleMap& modules, Which which);
 
  private:
   struct Found {
