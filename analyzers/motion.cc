@@ -22,8 +22,15 @@ bool is_poller(const FrameTable& frames, const ThreadSnapshot& thread, const Ran
 
 // Whether the whole stack of this sample is known, every frame at its place. A thread that spins in the driver's calls
 // is at times in an uninterruptible one (state D), where it cannot be stopped: then only its call is known, and its
-// Python frames next to it, which is no other place in the program.
+// Python frames next to it, which is no other place in the program. Nor is a stack in which the interpreter evaluates
+// frames that could not be read at that moment.
 bool is_whole(const FrameTable& frames, const ThreadSnapshot& thread) {
+  bool evaluates = false, has_python = false;
+  for (const FrameId id : thread.frames) {
+    has_python |= frames[id].kind == FrameKind::kPython;
+    evaluates |= frames[id].function && frames[id].function->starts_with("_PyEval_EvalFrameDefault");
+  }
+  if (evaluates && !has_python) return false;
   return thread.stack_end == StackEnd::kComplete && !thread.frames.empty() &&
          std::none_of(thread.frames.begin(), thread.frames.end(),
                       [&](FrameId id) { return frames[id].origin == FrameOrigin::kSeparate; });

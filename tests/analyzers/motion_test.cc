@@ -62,6 +62,13 @@ TEST_CASE("a sample of which only a part of the stack is known is no other place
         },
         900);
   };
+  SECTION("the interpreter's frames, which could not be read at that moment") {
+    const Stack polls = Stack{libc("sched_yield"), nat("WaitAndClear", "mpi_lib.so")};
+    LiteralJob literal = four(polls + in_main(17));
+    fold(literal, polls + Stack{nat("_PyEval_EvalFrameDefault", "/usr/bin/python3.11")}, polls + in_main(17));
+    CHECK_FALSE(motion_of(literal, 0).moved);
+    CHECK(motion_of(literal, 0).in_one_function);
+  }
   SECTION("of a later sample") {
     LiteralJob literal = four(synchronizes);
     fold(literal, in_driver, synchronizes);
