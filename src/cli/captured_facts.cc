@@ -47,7 +47,9 @@ void join_rank(RankSnapshot& noted, RankSnapshot read, bool has_all_symbols) {
   noted.path = read.path;
   noted.status = std::max(noted.status, read.status);
   if (noted.gpus.empty()) noted.gpus = std::move(read.gpus);
-  if (read.flight_record) noted.flight_record = std::move(read.flight_record);
+  // A dump that was read when the core was made says more than the memory in it.
+  if (read.flight_record && (!noted.flight_record || !read.flight_record->from_memory))
+    noted.flight_record = std::move(read.flight_record);
   for (Problem& problem : read.problems) {
     const bool is_known = std::any_of(noted.problems.begin(), noted.problems.end(),
                                       [&](const Problem& p) { return p.message == problem.message; });

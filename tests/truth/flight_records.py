@@ -382,8 +382,14 @@ def case_a_named_dump_precedes_memory(directory):
                 del entry["thread_id"]
             with open(path, "wb") as file:
                 pickle.dump(dump, file, 2)
-        report = json_report("attach", "--pids", pids_of(ranks), *[word for path in paths for word in ("--flight-recorder", path)])
+        named = [word for path in paths for word in ("--flight-recorder", path)]
+        report = json_report("attach", "--pids", pids_of(ranks), *named)
+        small = os.path.join(directory, "small")
+        status, _, err = run_tool("capture", "--pids", pids_of(ranks), "-o", small, *named)
+        check(status == 0, "capture: %d %r" % (status, err))
         check([rank["flight_recorder"].get("path") for rank in report["ranks"]] == paths, "%r" % [rank["flight_recorder"] for rank in report["ranks"]])
+        report = json_report("core", *sorted(os.path.join(small, name) for name in os.listdir(small)))
+        check([rank["flight_recorder"]["path"] for rank in report["ranks"]] == paths, "of small cores: %r" % [rank["flight_recorder"] for rank in report["ranks"]])
 
 
 if __name__ == "__main__":
