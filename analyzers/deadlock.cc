@@ -175,7 +175,7 @@ Deadlock behind_by_counters(const WaitingJob& waiting, Deadlock found) {
 
 // What other sources than the stacks say.
 std::optional<Deadlock> explain_by_records(const WaitingJob& waiting) {
-  if (auto found = explain_by_flight_records(waiting.job, waiting.states))
+  if (auto found = explain_by_flight_records(waiting.job, waiting.states, waiting.facts.roles))
     return with_reference(behind_by_counters(waiting, std::move(*found)), kFromFlightRecords);
   if (auto found = explain_by_watchdogs(waiting.job, waiting.states))
     return with_reference(std::move(*found), kFromWatchdogs);

@@ -59,20 +59,16 @@ std::optional<std::int64_t> first_pending_collective(const RecordedGroup& group)
 
 // What has ended is not known of a record in memory while the watchdog that would note it is in a call of the driver: a
 // thread that launches into a full queue has the driver's lock.
-bool knows_what_has_ended(const JobSnapshot& job, const RankSnapshot& rank) {
+bool knows_what_has_ended(const JobSnapshot& job, const RankSnapshot& rank, const std::vector<known::Role>& roles) {
   if (!rank.flight_record || !rank.flight_record->from_memory) return true;
-  return std::none_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
-    bool is_watchdog = false, in_driver = false;
-    for (const FrameId id : thread.frames) {
-      const Frame& frame = job.frames[id];
-      if (frame.kind != FrameKind::kNative) continue;
-      in_driver |= frame.module.find("/libcuda.so") != std::string::npos;
-      is_watchdog |= frame.function && frame.function->find("c10d::ProcessGroupNCCL::") != std::string::npos &&
-                     (frame.function->find("Watchdog") != std::string::npos ||
-                      frame.function->find("watchdogHandler") != std::string::npos);
-    }
-    return is_watchdog && in_driver;
-  });
+  for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+    if (roles[t] != known::Role::kNcclWatchdog) continue;
+    const std::vector<FrameId>& frames = rank.threads[t].frames;
+    if (std::any_of(frames.begin(), frames.end(),
+                    [&](FrameId id) { return job.frames[id].module.find("/libcuda.so") != std::string::npos; }))
+      return false;
+  }
+  return true;
 }
 
 // A group and its ranks whose dumps have it.
@@ -128,8 +124,9 @@ std::vector<Seen> groups_of(const JobSnapshot& job) {
 
 class Records {
  public:
-  Records(const JobSnapshot& job, const std::vector<RankState>& states)
-      : job_(job), states_(states), groups_(groups_of(job)) {
+  Records(const JobSnapshot& job, const std::vector<RankState>& states,
+          const std::vector<std::vector<known::Role>>& roles)
+      : job_(job), states_(states), roles_(roles), groups_(groups_of(job)) {
     for (std::size_t i = 0; i < states.size(); ++i)
       if (states[i].readable && !states[i].unrelated) state_of_.emplace(states[i].rank, i);
     for (Seen& seen : groups_) std::erase_if(seen.by, [&](const auto& one) { return !state_of_.contains(one.first); });
@@ -243,19 +240,13 @@ class Records {
     return name_side(job_, states_, side) + (side.size() == 1 ? " waits" : " wait");
   }
 
-  static bool has_ended(const RecordedGroup& group, std::int64_t number) {
-    return std::any_of(group.operations.begin(), group.operations.end(), [&](const RecordedOperation& one) {
-      return !one.is_message && one.sequence == number && !is_pending(one);
-    });
-  }
-
   // An exchange between all of a group that has ended at some of its ranks, while others expect more than was sent.
   std::optional<Deadlock> more_than_was_sent(const Seen& seen) const {
     if (seen.by.size() != seen.members.size()) return std::nullopt;
     std::optional<std::int64_t> number;
     for (const auto& [rank, group] : seen.by)
       if (const RecordedOperation* first = first_pending(*group);
-          first != nullptr && first->name == "all_to_all" && knows_what_has_ended(job_, job_.ranks[rank]))
+          first != nullptr && first->name == "all_to_all" && knows_what_has_ended(job_, job_.ranks[rank], roles_[rank]))
         number = first->sequence;
     if (!number) return std::nullopt;
     Side waiting, ended;
@@ -345,7 +336,7 @@ class Records {
     std::map<std::size_t, const RecordedGroup*> groups;
     std::map<std::size_t, std::size_t> state_at;
     for (const auto& [rank, group] : seen.by) {
-      if (!knows_what_has_ended(job_, job_.ranks[rank])) return std::nullopt;
+      if (!knows_what_has_ended(job_, job_.ranks[rank], roles_[rank])) return std::nullopt;
       const auto found = std::find(seen.members.begin(), seen.members.end(), *job_.ranks[rank].rank);
       const auto place = static_cast<std::size_t>(found - seen.members.begin());
       groups[place] = group;
@@ -402,6 +393,7 @@ class Records {
 
   const JobSnapshot& job_;
   const std::vector<RankState>& states_;
+  const std::vector<std::vector<known::Role>>& roles_;
   std::vector<Seen> groups_;
   std::map<std::size_t, std::size_t> state_of_;  // by rank
 };
@@ -420,12 +412,14 @@ bool has_present_record(const RankSnapshot& rank) {
   return rank.flight_record && rank.flight_record->age_ms && std::abs(*rank.flight_record->age_ms) <= most;
 }
 
-std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const std::vector<RankState>& states) {
-  return Records(job, states).explain();
+std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const std::vector<RankState>& states,
+                                                  const std::vector<std::vector<known::Role>>& roles) {
+  return Records(job, states, roles).explain();
 }
 
-std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank) {
-  if (!has_present_record(rank) || !knows_what_has_ended(job, rank)) return "";
+std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
+                                   const std::vector<known::Role>& roles) {
+  if (!has_present_record(rank) || !knows_what_has_ended(job, rank, roles)) return "";
   const RecordedGroup* only = nullptr;
   for (const RecordedGroup& group : rank.flight_record->groups) {
     if (first_pending(group) == nullptr) continue;

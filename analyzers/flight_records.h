@@ -24,11 +24,13 @@ namespace rankstacks::analyzers {
 bool has_present_record(const RankSnapshot& rank);
 
 // std::nullopt if the dumps show no difference.
-std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const std::vector<RankState>& states);
+std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const std::vector<RankState>& states,
+                                                  const std::vector<std::vector<known::Role>>& roles);
 
 // "all_reduce, number 9 of group 0": the first operation that has not ended, if the dump is of this time and has only
 // one group with such operations; else "".
-std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank);
+std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
+                                   const std::vector<known::Role>& roles);
 
 // One group whose ranks differ in what they have called or in what has ended.
 struct RecordedPosition {

@@ -246,7 +246,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_gpus(job, states);
   for (RankState& state : states)
     if (state.gpu_wait_may_be_collective) {
-      state.recorded = describe_recorded_wait(job, job.ranks[state.rank]);
+      state.recorded = describe_recorded_wait(job, job.ranks[state.rank], roles[state.rank]);
       state.timed_out = timed_out_work_of(job.ranks[state.rank]);
     }
   return states;

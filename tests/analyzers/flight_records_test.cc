@@ -220,7 +220,7 @@ TEST_CASE("a record in memory, and a watchdog that cannot note what has ended") 
     driver.module = "/usr/lib/libcuda.so.580.1";
     job.thread(job.job.ranks[0], 900, "pt_nccl_watchdg", {driver, nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")});
     CHECK(accused(job).empty());
-    CHECK(describe_recorded_wait(job.job, job.job.ranks[0]).empty());
+    CHECK(describe_recorded_wait(job.job, job.job.ranks[0], analyze(job.job).roles[0]).empty());
   }
   SECTION("it sleeps") {
     job.thread(job.job.ranks[0], 900, "pt_nccl_watchdg",
@@ -237,7 +237,8 @@ TEST_CASE("a record in memory, and a watchdog that cannot note what has ended") 
 
 TEST_CASE("the operation that a dump says a rank waits in") {
   const LiteralJob job = waiting(4, {{kReduces}, {kReduces}, {kReduces}, {kReduces}});
-  CHECK(describe_recorded_wait(job.job, job.job.ranks[0]) == "all_reduce, number 4 of group 0 (g)");
+  CHECK(describe_recorded_wait(job.job, job.job.ranks[0], analyze(job.job).roles[0]) ==
+        "all_reduce, number 4 of group 0 (g)");
   bool named = false;
   for (const WaitNode& node : analyze(job.job).waits.nodes())
     named |= node.text.find("all_reduce, number 4 of group 0") != std::string::npos;
