@@ -410,6 +410,32 @@ def twelfth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("twelfth-", "twelfth-cores-"))
 
 
+def thirteenth(case, *reasons, odd=1, program="thirteenth.py", **options):
+    return GpuCase("thirteenth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def thirteenth_group(case, *reasons, **options):
+    return thirteenth(case, *reasons, program="thirteenth_groups.py", **options)
+
+
+def thirteenth_at_odds(case, *by_rank, program="thirteenth_groups.py", odd=1, **options):
+    """Ranks in conflict, none of which is more right. `by_rank`: the reasons of each."""
+    return GpuCase("thirteenth-" + case, program, (case,), Truth("culprit", dict(enumerate(by_rank))), odd=(odd,), ranks=len(by_rank), **options)
+
+
+def thirteenth_framework_at_odds(case, *by_rank, **options):
+    return thirteenth_at_odds(case, *by_rank, program="thirteenth_frameworks.py", **options)
+
+
+def thirteenth_well(case, **options):
+    return GpuCase("thirteenth-well-" + case, "thirteenth_well.py", (case,), Truth("healthy"), **options)
+
+
+def thirteenth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("thirteenth-", "thirteenth-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -1138,6 +1164,68 @@ HELD_OUT = [
     # The first rank waits for the second one in a call of torch.distributed.rpc, and the second one for a thread of its own.
     twelfth_well("slow-pusher"),
 
+    # The thirteenth batch.
+    # It computes, in Python.
+    thirteenth("permutation-loss", "user-code"),
+    # It is in one operation of the interpreter's, which keeps the interpreter's lock.
+    thirteenth("unreduced-power", "user-code"),
+    # It waits, for a lock of its pool's, for children each of which dies as it begins.
+    thirteenth("pool-initializer", "worker-dead", "subprocess", "python-lock"),
+    # It sleeps, in a loop about directories of checkpoints.
+    thirteenth("rotated-checkpoints", "user-code", "checkpoint-io", odd=0),
+    # It accepts on a socket, to which only its child would connect.
+    thirteenth("simulator-connects", "subprocess", "network-io"),
+    # It writes to a pipe that only its child would read.
+    thirteenth("spawned-evaluator", "subprocess", "file-io"),
+    # It reads from a descriptor that tells of its next shard.
+    thirteenth("late-watch", "file-io", "data-loading", "user-code"),
+    # Its kernel waits for a thread of its own, which has raised and is gone.
+    thirteenth("telemetry-ring", "gpu-wait"),
+    # The function that JAX traces is one of the job's own.
+    thirteenth("jax-table", "user-code", "compiling", needs=("jax",)),
+    # All ranks are at the same place, and wait for somebody outside.
+    GpuCase("thirteenth-pause-file", "thirteenth.py", ("pause-file",), Truth("symmetric")),
+
+    # In one group, rank 0 is in the barrier that ends its saving, and the other one in a step more.
+    thirteenth_framework_at_odds("lightning-saves", ("collective-mismatch", "checkpoint-io", "behind"), ("collective-mismatch", "behind"),
+                                 odd=0, needs=("torch", "pytorch_lightning")),
+    # As above, with a reduction instead of a barrier.
+    thirteenth_framework_at_odds("accelerate-trigger", MISMATCH, MISMATCH, odd=0, needs=("torch", "accelerate")),
+    # They wait in two groups; the odd rank for a collective of its backward pass that the other one does not have.
+    thirteenth_framework_at_odds("unfreezes-early", *[("collective-mismatch", "process-group-order")] * 2),
+    # It waits for a message that rank 0 does not send, which waits for it where its epoch ends.
+    thirteenth("pipeline-epoch", "unmatched-p2p", "collective-mismatch", "process-group-order", program="thirteenth_frameworks.py"),
+    # They wait in two groups.
+    thirteenth_framework_at_odds("compiled-branch", *[("collective-mismatch", "process-group-order")] * 2),
+
+    # It waits for a message of rank 1, which has none for it; rank 0 sends it one, and rank 1 is where all should be next.
+    thirteenth_group("cache-source", "unmatched-p2p", "collective-mismatch", odd=2, ranks=3),
+    # They wait in two groups; the odd rank has left out what the other one waits in.
+    thirteenth_at_odds("failed-samples", *[("collective-mismatch", "process-group-order")] * 2),
+    # They wait in two groups; the odd rank is one micro-batch behind, and at the end of its step.
+    thirteenth_at_odds("token-counts", *[("collective-mismatch", "process-group-order", "behind")] * 2),
+    # A circle of three groups.
+    thirteenth_at_odds("pairwise-averages", *[("process-group-order", "collective-mismatch")] * 3),
+    # It waits for a message that rank 0 does not send; that waits for it where all should be next.
+    thirteenth_group("early-exit", "unmatched-p2p", "collective-mismatch"),
+    # They wait in two groups; the odd rank is once more where both were.
+    thirteenth_at_odds("retried-save", ("collective-mismatch", "process-group-order"), ("collective-mismatch", "process-group-order", "behind")),
+    # It waits for a request.
+    thirteenth_group("idle-replica", "network-io"),
+
+    # Ranks compute by turns, and the first one waits for the second one for less than a second.
+    thirteenth_well("shared-counter"),
+    # Ranks wait for their GPUs, each of which runs one kernel for seconds.
+    thirteenth_well("long-kernels"),
+    # Ranks sleep most of the time, and now and then make passes, of which the second rank has none of its own.
+    thirteenth_well("dummy-passes"),
+    # The first rank waits for one program after the other, and the second one for it.
+    thirteenth_well("evaluation-program"),
+    # Ranks sleep nearly all the time.
+    thirteenth_well("paced-steps"),
+    # The first rank computes in Python for half a second, again and again, and the second one waits for it.
+    thirteenth_well("lightning-validates", needs=("torch", "pytorch_lightning")),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -1167,4 +1255,6 @@ HELD_OUT += [eleventh_core(case) for case in HELD_OUT
              if case.name in ("eleventh-full-metrics-queue", "eleventh-recompute-lock", "eleventh-scripted-loop")]
 HELD_OUT += [twelfth_core(case) for case in HELD_OUT
              if case.name in ("twelfth-locked-database", "twelfth-zero-bubble", "twelfth-traced-table", "twelfth-frozen-layer")]
+HELD_OUT += [thirteenth_core(case) for case in HELD_OUT
+             if case.name in ("thirteenth-pool-initializer", "thirteenth-unfreezes-early", "thirteenth-failed-samples")]
 CASES += HELD_OUT

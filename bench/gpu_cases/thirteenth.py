@@ -26,7 +26,7 @@ from twelfth import touch, train_accumulated, wait_for_file
 
 def permutation_loss():
     """Speech is taken apart into speakers, whose order nobody knows: of all orders the one with the smallest distance counts, and each is
-    tried. A recording of the odd rank has thirteen speakers, which can be put into six milliards of orders."""
+    tried. A recording of the odd rank has thirteen speakers, which can be put into six billion orders."""
     torch, _ = connect()
 
     def best_order(number):
