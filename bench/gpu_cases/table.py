@@ -1215,7 +1215,7 @@ HELD_OUT = [
 
     # Ranks compute by turns, and the first one waits for the second one for less than a second.
     thirteenth_well("shared-counter"),
-    # Ranks wait for their GPUs, each of which runs one kernel for seconds.
+    # Ranks wait for their GPUs, each of which runs one kernel for a second or two.
     thirteenth_well("long-kernels"),
     # Ranks sleep most of the time, and now and then make passes, of which the second rank has none of its own.
     thirteenth_well("dummy-passes"),

@@ -48,7 +48,7 @@ def long_kernels():
     """Each rank runs one kernel for about a second, on the second rank for twice as long, and sends its result to the next rank, as it receives
     that of the other one. The ranks wait for their GPUs nearly all the time."""
     torch, dist = connect()
-    cycles = int(1.2e9) * (1 + rank())
+    cycles = int(2e9) * (1 + rank())
     result, other = torch.ones(1 << 22, device="cuda"), torch.empty(1 << 22, device="cuda")
 
     def exchange(_):
