@@ -57,6 +57,7 @@ inline constexpr const char* kFromGroups = "process groups and peers, from the r
 inline constexpr const char* kAllRanks = "all ranks, as no groups are known";
 inline constexpr const char* kInferredFromStacks = "inferred from the stacks, most of which are alike";
 inline constexpr const char* kFromLaunches = "NCCL's communicators";
+inline constexpr const char* kFromNetwork = "NCCL's threads for the network";
 inline constexpr const char* kFromWatchdogs = "what NCCL's watchdogs say";
 inline constexpr const char* kFromFlightRecords = "PyTorch's Flight Recorder";
 

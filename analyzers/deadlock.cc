@@ -16,6 +16,7 @@
 #include "analyzers/gpu_sides.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
+#include "analyzers/network_threads.h"
 #include "analyzers/set_up_stores.h"
 #include "analyzers/unmatched_messages.h"
 #include "analyzers/waiting_job.h"
@@ -186,6 +187,27 @@ std::optional<Deadlock> explain_by_records(const WaitingJob& waiting) {
   return found;
 }
 
+// Some wait for the answer to a call, which may be any process's, while all others wait for them in collectives: these
+// answer nobody.
+std::optional<Deadlock> unanswered_call(const WaitingJob& waiting) {
+  Side callers, others;
+  for (const std::size_t i : waiting.all_members()) {
+    const RankState& s = waiting.states[i];
+    const bool calls = s.doing.operation.kind == known::OperationKind::kRemoteCall && !s.peer_process;
+    (calls ? callers : others).push_back(i);
+  }
+  if (callers.empty() || callers.size() > others.size()) return std::nullopt;
+  for (const PendingOperation& operation : waiting.operations) {
+    const RankState& s = waiting.states[operation.members.front()];
+    if (s.doing.operation.kind == known::OperationKind::kRemoteCall) continue;
+    if (s.doing.activity != known::Activity::kCollective || !operation.certain) return std::nullopt;
+  }
+  if (std::any_of(callers.begin(), callers.end(),
+                  [&](std::size_t i) { return !waiting.facts.waits.is_needed(waiting.states[i].rank); }))
+    return std::nullopt;
+  return waiting.accuse(callers, Reason::kNetworkIo, kByPlace);
+}
+
 // What certain ranks do, and who needs whom.
 std::optional<Deadlock> explain_by_operations(const WaitingJob& waiting) {
   if (auto found = several_roots_in_one_step(waiting)) return with_reference(std::move(*found), kFromGroups);
@@ -194,6 +216,7 @@ std::optional<Deadlock> explain_by_operations(const WaitingJob& waiting) {
   if (auto found = circle_of_peers(waiting)) return with_reference(std::move(*found), kAllRanks);
   if (auto found = unmatched_messages(waiting)) return with_reference(std::move(*found), kFromGroups);
   if (auto found = circle_of_groups(waiting)) return with_reference(std::move(*found), kFromGroups);
+  if (auto found = unanswered_call(waiting)) return with_reference(std::move(*found), kFromGroups);
   if (waiting.any_side(known::Activity::kPeerWait))
     return undecided(
         "some of them for a lock or a queue between processes: who holds or fills it is not in these frames");
@@ -248,11 +271,20 @@ std::optional<Deadlock> with_misfit(const WaitingJob& waiting, std::optional<Dea
   return found;
 }
 
+// What NCCL's threads do comes last: an operation may need no network at some of its ranks.
+std::optional<Deadlock> with_network_threads(const WaitingJob& waiting, std::optional<Deadlock> found) {
+  if ((found && (!found->suspects.empty() || !found->candidates.empty())) || !waiting.waits_for_gpu()) return found;
+  if (const auto work = common_work(waiting.states); work && work->is_collective()) return found;
+  if (auto by_network = explain_by_network_threads(waiting))
+    return with_reference(std::move(*by_network), kFromNetwork);
+  return found;
+}
+
 }  // namespace
 
 std::optional<Deadlock> explain_deadlock(const Facts& facts) {
   const WaitingJob waiting(facts);
-  return with_misfit(waiting, explain_by_sides(waiting));
+  return with_network_threads(waiting, with_misfit(waiting, explain_by_sides(waiting)));
 }
 
 }  // namespace rankstacks::analyzers

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzers/flight_records.h"
 #include "analyzers/place.h"
 #include "known/gpu_drivers.h"
 
@@ -24,6 +25,11 @@ bool is_in_driver_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
     return true;
   if (thread.syscall && thread.syscall->fd_target) return known::is_gpu_driver_file(*thread.syscall->fd_target);
   return blocking_call(job, thread) == "ioctl";
+}
+
+void refine_driver_calls(const JobSnapshot& job, std::vector<RankState>& states) {
+  for (RankState& s : states)
+    if (!s.unrelated && s.in_driver() && is_ahead_by_record(job, s.rank)) s.doing.activity = known::Activity::kGpuWait;
 }
 
 }  // namespace rankstacks::analyzers

@@ -1,6 +1,9 @@
 // Threads in calls of the GPU's driver that the kernel does not interrupt.
 #pragma once
 
+#include <vector>
+
+#include "analyzers/rank_state.h"
 #include "model/snapshot.h"
 
 namespace rankstacks::analyzers {
@@ -11,5 +14,9 @@ namespace rankstacks::analyzers {
 // thread is about to launch) is no wait for other ranks either. A call within a wait for what the GPU runs is a part of
 // that wait: on a GPU that many processes share, the driver is called from it again and again.
 bool is_in_driver_call(const JobSnapshot& job, const ThreadSnapshot& thread);
+
+// A rank in such a call that has called a collective which another rank has not, by PyTorch's record: whatever its call
+// waits for, what it has launched on its GPU waits for that rank.
+void refine_driver_calls(const JobSnapshot& job, std::vector<RankState>& states);
 
 }  // namespace rankstacks::analyzers

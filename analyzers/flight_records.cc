@@ -139,6 +139,7 @@ class Records {
     for (const Seen& seen : groups_)
       if (auto found = more_than_was_sent(seen)) return found;
     if (auto found = order()) return found;
+    if (auto found = circle()) return found;
     for (const Seen& seen : groups_)
       if (auto found = one_call_less(seen)) return found;
     for (const Seen& seen : groups_)
@@ -231,6 +232,31 @@ class Records {
             equal);
       }
     return std::nullopt;
+  }
+  // Several groups, in each of which ranks wait for one that waits in the next.
+  std::optional<Deadlock> circle() const {
+    std::map<std::size_t, std::set<std::size_t>> needs;  // states
+    std::map<std::size_t, std::string> words;
+    for (const Seen& seen : groups_) {
+      const auto found = late_in(seen);
+      if (!found) continue;
+      for (const std::size_t i : found->waiting) {
+        needs[i].insert(found->late.begin(), found->late.end());
+        words[i] = fmt::format("{} in operation {} of {}", waits({i}), found->number, seen.text);
+      }
+    }
+    Side all;
+    for (const auto& [state, others] : needs)
+      if (is_in_circle(state, needs)) all.push_back(state);
+    if (all.size() < 3) return std::nullopt;
+    constexpr std::size_t kMaxWords = 3;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(all.size(), kMaxWords); ++i)
+      text += (text.empty() ? "" : ", ") + words[all[i]];
+    return accuse_side(all, Reason::kProcessGroupOrder,
+                       fmt::format("by the Flight Recorder each of {} needs the next: {}{}",
+                                   name_side(job_, states_, all), text, all.size() > kMaxWords ? ", ..." : ""),
+                       true);
   }
   bool has_all_ranks(const Seen& seen) const {
     const auto world = job_.ranks[seen.by.begin()->first].world_size;
@@ -351,7 +377,8 @@ class Records {
       if (one.steps.empty() || one.steps.front().is_collective) continue;
       for (const std::size_t peer : peers_without(one, at)) {
         if (peer == place) continue;
-        if (at.at(peer).steps.front().is_collective) waiting_for[peer].insert(state_at[place]);
+        if (at.at(peer).steps.empty() || at.at(peer).steps.front().is_collective)
+          waiting_for[peer].insert(state_at[place]);
         else needs[place].insert(peer);
       }
       words += fmt::format("{}{} in {}", words.empty() ? "" : ", ", waits({state_at[place]}),
@@ -429,6 +456,21 @@ std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& r
   if (only == nullptr) return "";
   const RecordedOperation& operation = *first_pending(*only);
   return fmt::format("{}, number {} of {}", operation.name, operation.sequence, name_group(*only));
+}
+
+bool is_ahead_by_record(const JobSnapshot& job, std::size_t rank) {
+  for (const Seen& seen : groups_of(job)) {
+    const auto own = seen.by.find(rank);
+    if (own == seen.by.end()) continue;
+    for (const auto& [other, group] : seen.by) {
+      const std::int64_t called = group->last_enqueued.value_or(0);
+      if (std::any_of(own->second->operations.begin(), own->second->operations.end(), [&](const auto& operation) {
+            return is_pending(operation) && !operation.is_message && operation.sequence > called;
+          }))
+        return true;
+    }
+  }
+  return false;
 }
 
 std::vector<RecordedDifference> recorded_differences(const JobSnapshot& job) {

@@ -32,6 +32,9 @@ std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const 
 std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
                                    const std::vector<known::Role>& roles);
 
+// Whether the rank has called a collective that has not ended, and another of its group has not called it.
+bool is_ahead_by_record(const JobSnapshot& job, std::size_t rank);
+
 // One group whose ranks differ in what they have called or in what has ended.
 struct RecordedPosition {
   std::vector<std::size_t> ranks;  // indices into JobSnapshot::ranks

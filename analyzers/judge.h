@@ -111,6 +111,7 @@ class Judge {
   // or if some rank that is waited for does something else.
   std::optional<Verdict> of_idle_servers() const;
   bool hands_on_requests(const RankState& s) const;
+  bool accepts_requests(const RankState& s) const;
   // The job has no work: nobody does anything, and some wait for the next request or task.
   std::optional<Verdict> of_no_work() const;
   // Of ranks at different places, outside of all waits that are known, one may wait for another: in a live process the
@@ -207,6 +208,8 @@ class Judge {
   Verdict of_single_rank() const;
   // All ranks run, each at one place in every sample, and this place is the same for all.
   Verdict of_loop_at_one_place() const;
+  // All sleep at one place again and again, and by their records it has never taken as long before.
+  std::optional<Verdict> of_silence_at_one_place() const;
   // No rank runs, and all are at one place.
   Verdict of_stillness_at_one_place() const;
   // All run, some of them waiting for a kernel of their own that only polls.

@@ -1,5 +1,7 @@
 #include "analyzers/operation.h"
 
+#include <algorithm>
+
 #include <array>
 #include <cctype>
 #include <utility>
@@ -41,6 +43,16 @@ known::Collective collective_of_call(std::string_view function) {
   for (const auto& [part, collective] : kCalls)
     if (contains(name, part)) return collective;
   return known::Collective::kUnknown;
+}
+
+bool is_named_as_collective(std::string_view function) {
+  std::string_view name = function.substr(0, function.find('('));
+  if (const std::size_t scope = name.find_last_of(":."); scope != std::string_view::npos) name.remove_prefix(scope + 1);
+  const std::string called = letters(name);
+  return std::any_of(kCalls.begin(), kCalls.end(), [&](const auto& call) {
+    return called == call.first && call.second != known::Collective::kGather &&
+           call.second != known::Collective::kScatter && call.second != known::Collective::kReduce;
+  });
 }
 
 std::string Operation::key() const {

@@ -12,6 +12,9 @@ namespace rankstacks::analyzers {
 // The collective that a function's name denotes, in any library's spelling: all_reduce, ncclAllReduce, MPI_Allreduce,
 // _allgather_base, broadcast_object_list.
 known::Collective collective_of_call(std::string_view function);
+// Whether that is all that the name says, without its class and arguments: "Comm::allreduce(double&)", "_barrier"; not
+// "gather_statistics".
+bool is_named_as_collective(std::string_view function);
 
 // If two ranks are in the same operation, all members but `name` are equal.
 struct Operation {

@@ -8,6 +8,7 @@
 #include "analyzers/gpu_motion.h"
 #include "analyzers/launches.h"
 #include "analyzers/own_threads.h"
+#include "analyzers/roles.h"
 #include "base/text.h"
 
 namespace rankstacks::analyzers {
@@ -57,6 +58,24 @@ bool gets_messages(const RankSnapshot& rank, const RankState& state) {
       main.motion->runs < 2 * main.motion->samples)
     return false;
   return std::any_of(rank.threads.begin(), rank.threads.end(), receives);
+}
+
+// The process has no thread at work but the one that waits, and others of its pool for OpenMP's parallel regions, which
+// sleep between two of them, were woken again and again: that thread has left its wait, and come back to it.
+bool wakes_its_pool(const JobSnapshot& job, const RankSnapshot& rank, const std::vector<known::Role>& roles,
+                    std::size_t waiting) {
+  bool woken = false;
+  for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+    const ThreadSnapshot& thread = rank.threads[t];
+    if (t == waiting) continue;
+    if (roles[t] != known::Role::kOpenmp) {
+      if (!is_idle(job, thread, roles[t])) return false;
+      continue;
+    }
+    woken |= thread.state == 'S' && thread.motion && thread.motion->samples > 1 && !is_busy(thread) &&
+             thread.motion->runs >= 2 * thread.motion->samples;
+  }
+  return woken;
 }
 
 // Now and then a thread that a sample has stopped returns to its wait so late that this is counted as a run between
@@ -115,6 +134,8 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   if (gpus_go_on(rank) || launches_go_on(job, rank)) state.progress = Progress::kMoves;
   if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
       gloo_moves(job, rank, roles[state.rank], deciding))
+    state.progress = Progress::kMoves;
+  if (state.waits() && wakes_its_pool(job, rank, roles[state.rank], state.doing.thread))
     state.progress = Progress::kMoves;
   if (state.doing.activity == known::Activity::kPeerWait && (receives(deciding) || gets_messages(rank, state)))
     state.progress = Progress::kMoves;

@@ -8,6 +8,7 @@
 
 #include "analyzers/accept_waits.h"
 #include "analyzers/children.h"
+#include "analyzers/driver_calls.h"
 #include "analyzers/flight_records.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/launches.h"
@@ -191,6 +192,18 @@ void find_path(const JobSnapshot& job, RankState& state) {
   }
 }
 
+// The function of the program that calls MPI. It polls there in a loop: which of several calls the rank is found in is
+// chance.
+std::string polling_function(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  const std::vector<FrameId>& frames = thread.frames;
+  const auto named = [](const Frame& frame) { return frame.function.value_or("") + '|' + frame.file.value_or(""); };
+  for (const FrameId id : frames)
+    if (is_users_code(job.frames[id])) return named(job.frames[id]);
+  const auto call = std::find_if(frames.rbegin(), frames.rend(),
+                                 [&](FrameId id) { return is_mpi_function(job.frames[id].function.value_or("")); });
+  return call == frames.rend() || call == frames.rbegin() ? "" : named(job.frames[*std::prev(call)]);
+}
+
 // If a rank waits for the answer to a call in another rank: of a rank that waits, what it does for that call is what it
 // is waited for, and not where its main thread is.
 void refine_by_remote_calls(const JobSnapshot& job, Activities& activities, std::vector<RankState>& states) {
@@ -219,6 +232,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_training_threads(job, roles, activities, states);
   refine_by_shared_work(job, roles, activities, states);
   refine_by_remote_calls(job, activities, states);
+  refine_driver_calls(job, states);
   for (RankState& s : states)
     s.gpu_wait_may_be_collective =
         s.readable && s.doing.activity == known::Activity::kGpuWait && has_nccl(roles[s.rank]);
@@ -276,6 +290,8 @@ std::string place_key(const JobSnapshot& job, const RankState& state) {
   if (state.named_by_gpu)  // the CPU may be further on
     return "on the GPU|" + state.doing.operation.key() + '|' + state.launched_otherwise;
   std::string key = state.doing.operation.key();
+  if (state.doing.operation.kind == known::OperationKind::kPolledMessage)
+    return key + '|' + polling_function(job, job.ranks[state.rank].threads[state.doing.thread]);
   if (!state.launched_otherwise.empty()) key += '|' + state.launched_otherwise;
   if (const ThreadSnapshot* leading = leading_thread(job, state)) {
     const ThreadSnapshot& thread = *leading;

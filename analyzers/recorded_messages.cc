@@ -78,7 +78,7 @@ std::vector<std::size_t> peers_without(const Exchange& one, const Exchanges& at)
   for (const RecordedOperation* message : one.steps.front().messages) {
     const auto place = peer_in(*message);
     const auto peer = place ? at.find(*place) : at.end();
-    if (peer == at.end() || peer->second.steps.empty() || peer->second.group->left_out > 0) return {};
+    if (peer == at.end() || peer->second.group->left_out > 0) return {};
     all.push_back(*place);
     if (last_message(*peer->second.group) < one.steps.front().number) with_fewer.push_back(*place);
   }

@@ -16,8 +16,10 @@
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/native_waits.h"
+#include "analyzers/operation.h"
 #include "analyzers/own_threads.h"
 #include "analyzers/place.h"
+#include "analyzers/recorded_times.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
@@ -120,6 +122,19 @@ bool looks_again(const JobSnapshot& job, const ThreadSnapshot& thread) {
   const auto& motion = thread.motion;
   return motion && motion->places == 1 && !motion->moved && !motion->counted && motion->runs >= kFewest &&
          static_cast<double>(motion->runs) * 1000 >= kRunsPerSecond * motion->span_ms && is_in_sleep(job, thread);
+}
+
+// "Comm::allreduce": a function of the program in which the rank is, and whose name is that of a collective; "" if it
+// is in none, or not blocked there.
+std::string own_collective(const JobSnapshot& job, const RankState& s) {
+  const ThreadSnapshot& thread = deciding_thread(job, s);
+  if (!thread.syscall || thread.state == 'R') return "";
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (!frame.function || (frame.kind == FrameKind::kPython && !is_users_code(frame))) continue;
+    if (is_named_as_collective(*frame.function)) return frame.function->substr(0, frame.function->find('('));
+  }
+  return "";
 }
 
 // From the outermost frame inwards both are in the same functions at the same lines, and then at two lines of one
@@ -228,6 +243,17 @@ Verdict Judge::of_loop_at_one_place() const {
   return verdict;
 }
 
+std::optional<Verdict> Judge::of_silence_at_one_place() const {
+  if (!std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
+        const RankState& s = states_[i];
+        return !s.active() && !s.counts && !s.serves && is_silent(job_.ranks[s.rank]);
+      }))
+    return std::nullopt;
+  const RankState& s = states_[tally_.elsewhere.front()];
+  return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; by the Flight Recorder {}",
+                                                     describe_suspect(job_, s, reason_for(s)), describe_silence(job_)));
+}
+
 std::optional<Verdict> Judge::of_missing_at_one_place() const {
   const std::vector<int> missing = missing_ranks(job_).certain;
   if (missing.empty() || !several_samples_ || !tally_.failed.empty()) return std::nullopt;
@@ -273,6 +299,17 @@ Verdict Judge::of_stillness_at_one_place() const {
 
 Verdict Judge::of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const {
   const RankState &apart = states_[few.front()], &most = states_[others.front()];
+  const std::string own = own_collective(job_, most);
+  if (!own.empty() && std::all_of(few.begin(), few.end(), [&](std::size_t i) {
+        return own_collective(job_, states_[i]).empty() && !states_[i].active();
+      })) {
+    constexpr double kByName = 0.45;
+    std::vector<Suspect> suspects;
+    for (const std::size_t i : few) suspects.push_back(suspect(states_[i], reason_for(states_[i]), bounded(kByName)));
+    return culprits(std::move(suspects),
+                    fmt::format("{} {} in {}, by its name a collective of the program's own",
+                                name_ranks(job_, ranks_of(others)), others.size() == 1 ? "is" : "are", own));
+  }
   return undecided(fmt::format("{} {}: {} {}; of {} each {}; whether these wait for {} is not in their frames",
                                name_ranks(job_, ranks_of(few)), few.size() == 1 ? "differs" : "differ",
                                few.size() == 1 ? "it" : "each", describe_suspect(job_, apart, reason_for(apart)),
@@ -466,6 +503,8 @@ Verdict Judge::of_nobody_waits() const {
   if (places.size() == 2)
     if (auto apart = of_two_places(places.begin()->second, places.rbegin()->second, all_run, active == 0))
       return with_doubt(*apart);
+  if (all_run && places.size() == 1)
+    if (auto silent = of_silence_at_one_place()) return *silent;
   if (all_run)
     if (auto polls = of_polling_kernels()) return *polls;
   if (all_run)

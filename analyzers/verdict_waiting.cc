@@ -16,6 +16,7 @@
 #include "analyzers/names.h"
 #include "analyzers/other_threads.h"
 #include "analyzers/place.h"
+#include "analyzers/recorded_times.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -59,10 +60,12 @@ std::optional<Verdict> Judge::of_steps_under_way(const std::vector<std::size_t>&
         s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
     return at_work && !s.known_from_child && runs(s);
   });
+  const bool silent = std::any_of(tally_.waiting.begin(), tally_.waiting.end(),
+                                  [&](std::size_t i) { return is_silent(job_.ranks[states_[i].rank]); });
   const bool all_loop = have_sampled_long() && std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
                           return states_[i].in_one_function && !states_[i].counts && !states_[i].left_wait;
                         });
-  if (all_running && needed.size() * 2 >= tally_.compared && !all_loop) {
+  if (all_running && needed.size() * 2 >= tally_.compared && !all_loop && !silent) {
     Verdict open = undecided(fmt::format("{} ranks are running their own code, and {}: {}",
                                          needed.size() * 2 > tally_.compared ? "most" : "half of the",
                                          describe_waiting(job_, states_), too_few_samples()));
@@ -71,7 +74,7 @@ std::optional<Verdict> Judge::of_steps_under_way(const std::vector<std::size_t>&
   }
   // The stages of a pipeline take turns: a stage that is at work as a whole is not late just because others wait for
   // it.
-  if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
+  if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !silent && !stages.empty())
     return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages,
                                  describe_waiting(job_, states_), too_few_samples()));
   return std::nullopt;
@@ -222,7 +225,7 @@ std::optional<Verdict> Judge::of_idle_servers() const {
   if (auto idle = of_no_work()) return idle;
   const std::vector<std::size_t>& servers = tally_.waiting.empty() ? tally_.elsewhere : tally_.needed;
   if (servers.empty() || !std::all_of(servers.begin(), servers.end(), [&](std::size_t i) {
-        return states_[i].serves || hands_on_requests(states_[i]);
+        return states_[i].serves || hands_on_requests(states_[i]) || accepts_requests(states_[i]);
       }))
     return std::nullopt;
   const RankState& first = states_[servers.front()];
@@ -246,6 +249,21 @@ bool Judge::hands_on_requests(const RankState& s) const {
   return !tally_.waiting.empty() && std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
     const RankState& w = states_[i];
     return w.root == number || (w.peer == number && w.doing.operation.receives && !w.doing.operation.sends);
+  });
+}
+
+// It waits for a connection, and all that wait are in a broadcast or a scatter, as far as is known from this rank: for
+// the work that somebody will connect to ask for.
+bool Judge::accepts_requests(const RankState& s) const {
+  const auto& syscall = deciding_thread(job_, s).syscall;
+  if (!syscall || !syscall->name.starts_with("accept") || s.doing.activity != known::Activity::kNetworkIo ||
+      !job_.ranks[s.rank].rank)
+    return false;
+  return !tally_.waiting.empty() && std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
+    const RankState& w = states_[i];
+    const known::Collective collective = w.doing.operation.collective;
+    return (collective == known::Collective::kBroadcast || collective == known::Collective::kScatter) &&
+           (!w.root || w.root == job_.ranks[s.rank].rank);
   });
 }
 
@@ -276,7 +294,9 @@ bool Judge::may_work(const RankState& s) const {
   const bool at_work = s.doing.activity == known::Activity::kUserCode ||
                        s.doing.activity == known::Activity::kDataLoading ||
                        s.doing.activity == known::Activity::kCompiling;
-  return at_work && s.busy && !s.known_from_child && !has_own_reason(s);
+  // So may a program that it has started.
+  const bool by_child = s.doing.activity == known::Activity::kSubprocess;
+  return ((at_work && !s.known_from_child) || by_child) && s.busy && !has_own_reason(s);
 }
 
 bool Judge::sleeps(const RankState& s) const {

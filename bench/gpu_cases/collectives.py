@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 
-from gpu_rank import FOREVER, GOOD_STEPS, announce, connect, device_index, is_odd, rank, run, world
+from gpu_rank import FOREVER, GOOD_STEPS, TIMEOUT, announce, connect, device_index, is_odd, rank, run, world
 
 
 def good_steps(elements=1024, **options):
@@ -75,7 +75,7 @@ def both_receive():
 
 
 def two_groups(torch, dist, tensor):
-    groups = [dist.new_group(), dist.new_group()]
+    groups = [dist.new_group(timeout=TIMEOUT), dist.new_group(timeout=TIMEOUT)]
     for group in groups:
         dist.all_reduce(tensor, group=group)
     torch.cuda.synchronize()
@@ -234,8 +234,9 @@ def raised_atexit():
 
 
 def out_of_memory():
-    """The odd rank runs out of memory; its handler frees the cache and waits for the others to do the same."""
-    torch, dist, tensor = good_steps()
+    """The odd rank runs out of memory; its handler frees the cache and waits for the others to do the same. They reduce so much that NCCL does
+    so by another protocol than the barrier's; otherwise both would end."""
+    torch, dist, tensor = good_steps(1 << 24)
     announce("settles")
     try:
         if is_odd():

@@ -3,6 +3,7 @@
 A case's innocent ranks call announce("settles"), because a rank that waits for its GPU may sleep, spin or be in between; the benchmark then
 gives the job some seconds to come to its hang.
 """
+import datetime
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from job import FOREVER, SILENT_FIFO, connect_to_silent_server, is_odd, rank, wo
 
 GOOD_STEPS = 3
 WATCHDOG_SECONDS = int(os.environ.get("GPU_CASES_WATCHDOG", "0"))     # NCCL's watchdog ends the ranks after that; 0: it does not
+TIMEOUT = datetime.timedelta(seconds=WATCHDOG_SECONDS or 8 * 3600)    # of every process group: new_group() does not take that of the first one
 
 
 def announce(how, name=None):
@@ -30,13 +32,12 @@ def device_index():
 
 def connect(**options):
     """torch.distributed over NCCL, in which one all-reduce has passed."""
-    import datetime
     import torch
     import torch.distributed as dist
     torch.cuda.set_device(device_index())
     if torch.cuda.device_count() < world():
         os.environ.setdefault("NCCL_HOSTID", "host-%d" % rank())     # of ranks that torchrun has started
-    options.setdefault("timeout", datetime.timedelta(seconds=WATCHDOG_SECONDS or 8 * 3600))
+    options.setdefault("timeout", TIMEOUT)
     dist.init_process_group("nccl", **options)
     tensor = torch.ones(8, device="cuda")
     dist.all_reduce(tensor)

@@ -378,6 +378,7 @@ void add_recorded(LiveRanks& live) {
     if (!now || now->start_ticks != snapshot.start_ticks) continue;  // another process has got its number
     snapshot.flight_record = std::move(work->records[n]);
     snapshot.flight_record->age_ms = 0;
+    take_time_of_last_call(*snapshot.flight_record, std::chrono::system_clock::now());
   }
 }
 

@@ -66,7 +66,10 @@ Result<FlightRecord> read_record(const RegularFile& file, const std::string& pat
   const auto dump = read_opened(file, path);
   if (!dump) return fail(dump.error());
   auto record = flight_recorder::read_dump(dump->bytes, path);
-  if (record) record->age_ms = std::chrono::duration<double, std::milli>(captured - dump->written).count();
+  if (record) {
+    record->age_ms = std::chrono::duration<double, std::milli>(captured - dump->written).count();
+    take_time_of_last_call(*record, dump->written);
+  }
   return record;
 }
 
@@ -175,6 +178,14 @@ std::vector<std::string> dump_paths(const std::map<std::string, std::string>& en
   for (const std::string& prefix : prefixes)
     if (prefix.starts_with('/')) paths.push_back(prefix + std::to_string(rank));
   return paths;
+}
+
+void take_time_of_last_call(FlightRecord& record, WallClock::time_point at) {
+  if (!record.last_call_ns) return;
+  const auto called = WallClock::duration(
+      std::chrono::duration_cast<WallClock::duration>(std::chrono::nanoseconds(*record.last_call_ns)));
+  const double ago = std::chrono::duration<double, std::milli>(at.time_since_epoch() - called).count();
+  if (ago >= 0) record.last_call_ms = ago;
 }
 
 std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank,

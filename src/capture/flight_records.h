@@ -45,6 +45,9 @@ using Limit = std::chrono::steady_clock::duration;
 void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::string>& named,
                      std::chrono::system_clock::time_point captured, Limit limit);
 
+// Sets `last_call_ms` of a record that was read or written at `at`, unless the clock has been set back since the call.
+void take_time_of_last_call(FlightRecord& record, std::chrono::system_clock::time_point at);
+
 // The place for a live process; std::nullopt if its rank or its start is unknown.
 std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank, const std::map<std::string, std::string>& environment);
 

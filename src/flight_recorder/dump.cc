@@ -133,6 +133,7 @@ class DumpReader {
     entry.is_message = fields_.flag(value, "is_p2p");
     entry.profiling_name = fields_.text(value, "profiling_name");
     entry.retired = fields_.flag(value, "retired");
+    entry.called_ns = fields_.number(value, "time_created_ns");
     const std::string state = fields_.text(value, "state");
     if (state == "started") entry.state = RecordedState::kStarted;
     if (state == "completed") entry.state = RecordedState::kCompleted;

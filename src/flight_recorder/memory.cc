@@ -74,8 +74,8 @@ constexpr std::size_t kWord = 8, kStringSize = 32, kVectorSize = 24, kMapSize = 
 struct Layout {
   bool has_epoch, has_thread;
   std::size_t dimension;  // size of an element of input_dims_
-  std::size_t group, name, collective, profiling_name, is_message, completed, input_dims, input_types, output_dims,
-      output_types, sizes, thread, retired, size;
+  std::size_t group, name, collective, profiling_name, created, is_message, completed, input_dims, input_types,
+      output_dims, output_types, sizes, thread, retired, size;
   std::size_t ranks_of_groups;  // pg_name_to_ranks_, in the recorder
 };
 
@@ -87,7 +87,8 @@ constexpr Layout layout_of(bool has_epoch, std::size_t dimension, bool has_threa
   l.collective = l.name + 2 * kStringSize;
   l.profiling_name = l.collective + 3 * kWord;
   const std::size_t traceback = l.profiling_name + kStringSize, events = traceback + 2 * kWord;
-  l.is_message = events + 2 * kWord + 2 * kWord;  // after time_created_ and timeout_ms_
+  l.created = events + 2 * kWord;
+  l.is_message = l.created + 2 * kWord;  // after timeout_ms_
   // A bool, and an optional<float> of 8 bytes behind it, then words again.
   l.completed = l.is_message + 2 * kWord + 2 * kWord;
   l.input_dims = l.completed + 2 * kWord;
@@ -273,6 +274,7 @@ class Reader {
     if (read.collective < 0 || read.message < 0) throw Unsound{};
     read.is_message = flag(entry, l.is_message);
     read.retired = flag(entry, l.retired);
+    read.called_ns = get<std::int64_t>(entry, l.created);
     if (flag(entry, l.completed - kWord)) read.state = RecordedState::kStarted;
     if (flag(entry, l.completed + kWord) || (read.retired && !place_.of_nccl)) read.state = RecordedState::kCompleted;
     // Of what has ended only the last ones are kept. A short name lies within the entry, and costs nothing.
@@ -415,6 +417,8 @@ std::optional<FlightRecord> read_recorders(const ReadMemory& read, std::span<con
       all->groups.insert(all->groups.end(), std::make_move_iterator(record->groups.begin()),
                          std::make_move_iterator(record->groups.end()));
       all->thread_ids.merge(record->thread_ids);
+      all->last_call_ns = std::max(all->last_call_ns, record->last_call_ns);
+      all->longest_gap_ms = std::max(all->longest_gap_ms, record->longest_gap_ms);
     }
   return all;
 }

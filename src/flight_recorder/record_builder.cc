@@ -8,6 +8,9 @@
 namespace rankstacks::flight_recorder {
 namespace {
 
+// With fewer calls the longest time between two of them says little of the job.
+constexpr std::size_t kFewestCalls = 4;
+
 bool is_coalesced(const std::string& name) { return name == "coalesced"; }
 
 }  // namespace
@@ -66,6 +69,24 @@ void RecordBuilder::take_state_of_batches() {
                 [&](const Entry& entry) { return is_coalesced(entry.name) && batches[key(entry)].has_operations; });
 }
 
+// As a job begins there are long pauses, which say nothing of its steps: the newer half of the calls does.
+void RecordBuilder::take_times() {
+  constexpr double kNsPerMs = 1e6;
+  std::int64_t last = 0;
+  std::vector<std::int64_t> gaps;
+  for (const Entry& entry : entries_) {
+    const std::int64_t called = entry.entry.called_ns;
+    if (called <= 0) return;
+    if (last > 0) gaps.push_back(std::max<std::int64_t>(called - last, 0));
+    last = std::max(last, called);
+  }
+  if (entries_.empty()) return;
+  record_.last_call_ns = last;
+  if (entries_.size() < kFewestCalls) return;
+  const auto newer = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
+  record_.longest_gap_ms = static_cast<double>(*std::max_element(newer, gaps.end())) / kNsPerMs;
+}
+
 // A message repeats the number of its group's last collective.
 void RecordBuilder::count(const Entry& entry) {
   RecordedGroup& group = record_.groups[group_of_[entry.entry.group]];
@@ -106,6 +127,7 @@ void RecordBuilder::keep(const std::function<void(std::size_t, RecordedOperation
 }
 
 FlightRecord RecordBuilder::build(const std::function<void(std::size_t, RecordedOperation&)>& add_details) {
+  take_times();
   take_state_of_batches();
   for (const Entry& entry : entries_) count(entry);
   keep(add_details);

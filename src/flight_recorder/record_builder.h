@@ -26,7 +26,8 @@ struct RecorderEntry {
   std::string profiling_name;  // "nccl:all_reduce"
   RecordedState state = RecordedState::kScheduled;
   bool retired = false;
-  std::size_t index = 0;  // the caller's
+  std::int64_t called_ns = 0;  // time_created_ns, since 1970; 0: not known
+  std::size_t index = 0;       // the caller's
 };
 
 class RecordBuilder {
@@ -50,6 +51,7 @@ class RecordBuilder {
   };
   bool find_group(const RecorderEntry& entry, const std::string& library);
   void take_state_of_batches();
+  void take_times();
   void count(const Entry& entry);
   void keep(const std::function<void(std::size_t, RecordedOperation&)>& add_details);
 

@@ -99,6 +99,7 @@ enum class OperationKind : std::uint8_t {
   kCollective,
   kSetUp,          // set-up of a communicator or its connections: a collective before the first one
   kMessage,        // one or more sends or receives
+  kPolledMessage,  // asks again and again, in a loop of the program, whether a message has come or gone
   kStore,          // the rendezvous store
   kStoreGreeting,  // of kStore: the first answer of its server, which waits for no rank
   kProcessQueue,   // between processes of one machine (multiprocessing)
@@ -139,15 +140,17 @@ inline constexpr WordTable<Activity, 19> kActivityWords = {{{Activity::kCollecti
                                                             // even if a later rule names an activity for it.
                                                             {Activity::kUnknown, "none"}}};
 
-inline constexpr WordTable<OperationKind, 9> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
-                                                                     {OperationKind::kSetUp, "set-up"},
-                                                                     {OperationKind::kMessage, "message"},
-                                                                     {OperationKind::kStore, "store"},
-                                                                     {OperationKind::kStoreGreeting, "store-greeting"},
-                                                                     {OperationKind::kRemoteCall, "remote-call"},
-                                                                     {OperationKind::kWork, "work"},
-                                                                     {OperationKind::kFileBaton, "build-lock"},
-                                                                     {OperationKind::kTeardown, "teardown"}}};
+inline constexpr WordTable<OperationKind, 11> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
+                                                                      {OperationKind::kSetUp, "set-up"},
+                                                                      {OperationKind::kMessage, "message"},
+                                                                      {OperationKind::kPolledMessage, "polled-message"},
+                                                                      {OperationKind::kStore, "store"},
+                                                                      {OperationKind::kStoreGreeting, "store-greeting"},
+                                                                      {OperationKind::kProcessLock, "process-lock"},
+                                                                      {OperationKind::kRemoteCall, "remote-call"},
+                                                                      {OperationKind::kWork, "work"},
+                                                                      {OperationKind::kFileBaton, "build-lock"},
+                                                                      {OperationKind::kTeardown, "teardown"}}};
 
 inline constexpr WordTable<Collective, 10> kCollectiveWords = {{{Collective::kAllGather, "AllGather"},
                                                                 {Collective::kAllReduce, "AllReduce"},

@@ -77,6 +77,15 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "MPI_Probe", "", A::kPointToPoint, "the MPI standard: mpi.h"},
     {M::kNativePrefix, "MPI_Mprobe", "", A::kPointToPoint, "the MPI standard: mpi.h"},
     {M::kNativePrefix, "MPI_Wait", "", A::kPointToPoint, "the MPI standard: mpi.h"},
+    // These return at once
+    {M::kNativePrefix, "MPI_Test", "", A::kPointToPoint, "the MPI standard: mpi.h; MPI_Testall, MPI_Testany, MPI_Testsome too", {"MPI_Test", "a poll for messages (MPI_Test, MPI_Iprobe)", C::kUnknown, K::kPolledMessage}},
+    {M::kNativePrefix, "MPI_Iprobe", "", A::kPointToPoint, "the MPI standard: mpi.h", {"MPI_Test", "a poll for messages (MPI_Test, MPI_Iprobe)", C::kUnknown, K::kPolledMessage}},
+    {M::kNativePrefix, "MPI_Improbe", "", A::kPointToPoint, "the MPI standard: mpi.h", {"MPI_Test", "a poll for messages (MPI_Test, MPI_Iprobe)", C::kUnknown, K::kPolledMessage}},
+    {M::kNativePrefix, "MPI_Request_get_status", "", A::kPointToPoint, "the MPI standard: mpi.h", {"MPI_Test", "a poll for messages (MPI_Test, MPI_Iprobe)", C::kUnknown, K::kPolledMessage}},
+    // The lock of a window, which another rank may hold; and what its owner has to answer
+    {M::kNativePrefix, "MPI_Win_lock", "", A::kPeerWait, "the MPI standard: mpi.h; MPI_Win_lock_all too", {"MPI_Win_lock", "the lock of a window (MPI_Win_lock)", C::kUnknown, K::kProcessLock}},
+    {M::kNativePrefix, "MPI_Win_unlock", "", A::kPeerWait, "the MPI standard: mpi.h; MPI_Win_unlock_all too", {"MPI_Win_unlock", "what it does to a window (MPI_Win_unlock)", C::kUnknown, K::kRemoteCall}},
+    {M::kNativePrefix, "MPI_Win_flush", "", A::kPeerWait, "the MPI standard: mpi.h; MPI_Win_flush_all, MPI_Win_flush_local too", {"MPI_Win_flush", "what it does to a window (MPI_Win_flush)", C::kUnknown, K::kRemoteCall}},
 
     // Collectives, Python side: every public function of distributed_c10d.py that talks to all ranks of a group
     {M::kPython, "all_reduce", "torch/distributed/distributed_c10d.py", A::kCollective, "pytorch distributed_c10d.py"},

@@ -58,9 +58,13 @@ struct FlightRecord {
   // How long before the stacks the file was last written; negative: after them. std::nullopt: not known.
   std::optional<double> age_ms;
   bool from_memory = false;  // of the process, or of its core: no dump was written
+  // How long before the record was read, or the dump was written, the last operation was called; and the longest time
+  // between two calls in succession, of the newer half of the calls. std::nullopt: not known, or there are too few.
+  std::optional<double> last_call_ms, longest_gap_ms;
   std::vector<RecordedGroup> groups;
   // pthread_self() of the threads that have called the operations: torch 2.9 and newer. Not part of reports.
   std::set<std::uint64_t> thread_ids;
+  std::optional<std::int64_t> last_call_ns;  // since 1970. Not part of reports.
   bool operator==(const FlightRecord&) const = default;
 };
 

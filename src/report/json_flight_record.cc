@@ -138,6 +138,8 @@ void write_flight_record(JsonText& json, const FlightRecord& record) {
   json.field("path", record.path);
   json.field("version", record.version);
   json.field("age_ms", record.age_ms);
+  json.field("last_call_ms", record.last_call_ms);
+  json.field("longest_gap_ms", record.longest_gap_ms);
   json.key("groups");
   json.open('[', true);
   for (const RecordedGroup& group : record.groups) write_group(json, group);
@@ -152,6 +154,8 @@ FlightRecord read_flight_record(const Node& node) {
   node.optional("path", [&](const Node& n) { record.path = n.text(); });
   node.optional("version", [&](const Node& n) { record.version = n.text(); });
   node.optional("age_ms", [&](const Node& n) { record.age_ms = n.real(); });
+  node.optional("last_call_ms", [&](const Node& n) { record.last_call_ms = n.real(); });
+  node.optional("longest_gap_ms", [&](const Node& n) { record.longest_gap_ms = n.real(); });
   node.required("groups", [&](const Node& list) {
     list.each(kMaxGroups, [&](const Node& n) { record.groups.push_back(read_group(n)); });
   });

@@ -11,6 +11,7 @@
 #include "analyzers/difference_words.h"
 #include "analyzers/flight_records.h"
 #include "analyzers/node_words.h"
+#include "analyzers/recorded_times.h"
 #include "base/text.h"
 #include "model/rank_set.h"
 #include "report/problem_groups.h"
@@ -181,12 +182,14 @@ Lines record_lines(const JobSnapshot& job, const TextStyle& style, std::size_t w
       lines.push_back(cut_end(
           "  " + sanitize(fmt::format("{}: {} {}", difference.group, name_ranks(job, position.ranks), position.text)),
           width));
-  if (lines.empty()) return lines;
   if (lines.size() > kMax) {
     const std::size_t left_out = lines.size() - (kMax - 1);
     lines.resize(kMax - 1);
     lines.push_back(fmt::format("  ... and {} in the JSON report", counted(left_out, "more line")));
   }
+  if (const std::string silence = analyzers::describe_silence(job); !silence.empty())
+    for (std::string& line : wrap(sanitize(silence), width - 2, 2)) lines.push_back("  " + std::move(line));
+  if (lines.empty()) return lines;
   lines.insert(lines.begin(), style.strong("Flight Recorder"));
   return lines;
 }

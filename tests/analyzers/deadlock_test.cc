@@ -554,3 +554,52 @@ TEST_CASE("a rank that waits for its GPU, and is missing in the group in which m
   SECTION("the group does not need it") { CHECK(accused(job_of(3, ProcessGroup{"1", {0, 2}})).empty()); }
   SECTION("the group is not known") { CHECK(accused(job_of(3, std::nullopt)).empty()); }
 }
+
+TEST_CASE("ranks that poll for messages in one function are at one place") {
+  const auto polls = [](const std::string& call, const std::string& caller) {
+    return Stack{nat("opal_progress", "/usr/lib/libopen-pal.so.40"), nat(call, "/usr/lib/libmpi.so.40"),
+                 nat(caller, "/home/u/solver"), nat("main", "/home/u/solver")};
+  };
+  LiteralJob literal;
+  const char* const calls[] = {"PMPI_Test", "PMPI_Iprobe", "PMPI_Testall", "PMPI_Iprobe"};
+  SECTION("whichever of its calls they are found in") {
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, polls(calls[r], "exchange")).python_version.reset();
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+  }
+  SECTION("one of them in another function") {
+    for (int r = 0; r < 4; ++r)
+      literal.rank(r, 4, polls(calls[r], r == 2 ? "collect" : "exchange")).python_version.reset();
+    CHECK(analyze(literal.job).verdict.status != VerdictStatus::kSymmetric);
+  }
+}
+
+TEST_CASE("a rank that waits for the lock of a window is no odd one: another holds it") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r)
+    literal
+        .rank(r, 4,
+              r == 3 ? Stack{nat("PMPI_Win_lock", "/usr/lib/libmpi.so.40"), nat("next_task", "/home/u/solver")}
+                     : Stack{nat("PMPI_Barrier", "/usr/lib/libmpi.so.40"), nat("main", "/home/u/solver")})
+        .python_version.reset();
+  const Verdict verdict = analyze(literal.job).verdict;
+  CHECK(verdict.status == VerdictStatus::kUndecided);
+  CHECK(verdict.summary.find("who holds or fills it is not in these frames") != std::string::npos);
+}
+
+TEST_CASE("a rank that waits for a task of Ray's, and the others wait for that rank") {
+  const Stack gets =
+      Stack{libc("pthread_cond_timedwait"), py("get_objects", kPackages + "ray/_private/worker.py", 1007),
+            py("get", kPackages + "ray/_private/worker.py", 3009)} +
+      in_main(19);
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) {
+    RankSnapshot& rank = literal.rank(r, 3, r == 1 ? gets : in_call("all_reduce", 21));
+    if (r != 1) arguments(rank, ProcessGroup{"0", {0, 1, 2}});
+  }
+  CHECK(accused(literal) == Accused{{1, "network-io"}});
+  SECTION("not if their group is not known to need it") {
+    LiteralJob unknown;
+    for (int r = 0; r < 3; ++r) unknown.rank(r, 3, r == 1 ? gets : in_call("all_reduce", 21));
+    CHECK(accused(unknown).empty());
+  }
+}

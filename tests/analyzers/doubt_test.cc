@@ -265,6 +265,28 @@ TEST_CASE("a suspect that uses the processor all the time may be in a long step"
   }
 }
 
+TEST_CASE("a suspect whose program works may be in a long step of it") {
+  const auto job = [](double span_ms, double cpu_ms) {
+    LiteralJob literal;
+    Motion still;
+    still.samples = 8, still.places = 1, still.span_ms = span_ms;
+    for (int r = 0; r < 2; ++r) {
+      RankSnapshot& rank = literal.rank(
+          r, 2,
+          r == 0 ? Stack{libc("wait4"), py("wait", "/usr/lib/python3.11/subprocess.py", 1264)} + in_main(34)
+                 : waits_in_all_reduce());
+      rank.threads[0].motion = still;
+    }
+    RankSnapshot& child = literal.child(100, Stack{py("score", "/home/u/evaluate.py", 4)}, 'R');
+    child.threads[0].motion = still;
+    child.threads[0].motion->runs = 9, child.threads[0].motion->cpu_ms = cpu_ms;
+    return verdict_of(literal);
+  };
+  CHECK(job(820, 800).doubt == Doubt::kWorks);
+  CHECK(job(4200, 4100).doubt == Doubt::kNone);
+  CHECK(job(4200, 4100).suspects.at(0).reason == Reason::kSubprocess);
+}
+
 TEST_CASE("samples that followed each other at once show nothing") {
   const Stack waits = Stack{libc("read"), py("load", "/home/u/train.py", 7)} + in_main(40);
   CHECK(verdict_of(all_at(waits, 'S', 800, 0)).status == VerdictStatus::kSymmetric);

@@ -128,3 +128,31 @@ TEST_CASE("all ranks in calls of the GPU's driver") {
     CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
   }
 }
+
+TEST_CASE("a rank in a call of the driver that has called what another has not waits for that one") {
+  LiteralJob literal;
+  calls_driver(literal, 0, 2, in_driver_at(17));
+  nccl_rank(literal, 1, 2, Stack{libc("recv")} + in_main(9)).threads[0].syscall =
+      call("recvfrom", 5, "tcp 10.0.0.1:4000 -> 10.0.0.2:80");
+  const auto record = [&](int rank, std::int64_t calls) {
+    FlightRecord& made = literal.job.ranks[static_cast<std::size_t>(rank)].flight_record.emplace();
+    made.age_ms = 0;
+    RecordedGroup& group = made.groups.emplace_back();
+    group.name = "0", group.library = "nccl", group.ranks = {0, 1};
+    group.last_enqueued = calls;
+    for (std::int64_t n = 1; n <= calls; ++n)
+      group.operations.push_back({.sequence = n,
+                                  .name = "all_reduce",
+                                  .state = n < 5 ? RecordedState::kCompleted : RecordedState::kScheduled});
+  };
+  CHECK(verdict_of(literal).suspects.empty());
+  record(0, 5);
+  record(1, 4);
+  const Verdict verdict = verdict_of(literal);
+  REQUIRE(verdict.suspects.size() == 1);
+  CHECK((verdict.suspects[0].rank == 1 && verdict.suspects[0].reason == Reason::kNetworkIo));
+  SECTION("both have called the same") {
+    record(1, 5);
+    CHECK(verdict_of(literal).suspects.empty());
+  }
+}

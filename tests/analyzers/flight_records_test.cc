@@ -137,6 +137,37 @@ TEST_CASE("groups in another order by the dumps") {
                             {in("1", true), in("2", false)}})) == Accused{{1, "process-group-order"}});
 }
 
+TEST_CASE("three groups, in each of which a rank waits for the next one") {
+  const auto pair = [](int a, int b, bool has_called) {
+    return has_called ? group({ended(3), called(4, "all_reduce")}, {a, b}, std::to_string(a + b))
+                      : group({ended(3)}, {a, b}, std::to_string(a + b));
+  };
+  const LiteralJob job = waiting(3, {{pair(0, 1, true), pair(0, 2, false)},
+                                     {pair(1, 2, true), pair(0, 1, false)},
+                                     {pair(0, 2, true), pair(1, 2, false)}});
+  CHECK(accused(job) == Accused{{0, "process-group-order"}, {1, "process-group-order"}, {2, "process-group-order"}});
+  CHECK(summary(job).find("by the Flight Recorder each of ranks 0-2 needs the next: rank 0 waits in operation 4 of "
+                          "group 1 (g), rank 1 waits in operation 4 of group 3 (g)") != std::string::npos);
+  SECTION("not so if one of them needs nobody") {
+    CHECK(accused(waiting(3, {{pair(0, 1, true), pair(0, 2, false)},
+                              {pair(1, 2, true), pair(0, 1, false)},
+                              {pair(0, 2, false), pair(1, 2, false)}}))
+              .size() < 3);
+  }
+}
+
+TEST_CASE("a message whose peer has nothing left to do, by its record, and is elsewhere") {
+  const LiteralJob job =
+      waiting(2, {{group({ended(1)}, kTwo)}, {group({ended(1), called(5, "recv 1<-0")}, kTwo)}}, true);
+  CHECK(accused(job) == Accused{{1, "unmatched-p2p"}});
+  SECTION("which is not known of a list that is full") {
+    RecordedGroup full = group({ended(1)}, kTwo);
+    full.left_out = 3;
+    CHECK(accused(waiting(2, {{full}, {group({ended(1), called(5, "recv 1<-0")}, kTwo)}}, true)) !=
+          Accused{{1, "unmatched-p2p"}});
+  }
+}
+
 TEST_CASE("messages without a counterpart in the dumps") {
   const RecordedGroup sends = group({ended(3), called(1, "send 0->1")}, kTwo);
   CHECK(accused(waiting(2, {{sends}, {group({ended(3), called(4, "all_reduce")}, kTwo)}})) ==

@@ -376,3 +376,33 @@ TEST_CASE("a rank that moves at an earlier step than those that wait for it is b
   REQUIRE(v.suspects.size() == 1);
   CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kBehind));
 }
+
+TEST_CASE("a rank that waits in MPI has left its wait if its pool for parallel regions was woken") {
+  const auto job = [](char worker, std::int64_t runs, bool another_thread) {
+    LiteralJob literal;
+    for (int r = 0; r < 3; ++r) {
+      const Stack stack = {
+          nat(r == 1 ? "forces(int)" : "PMPI_Allreduce", r == 1 ? "/home/u/solver" : "/usr/lib/libmpi.so.12"),
+          nat("main", "/home/u/solver")};
+      RankSnapshot& rank = literal.rank(r, 3, stack, 'R');
+      rank.python_version.reset();
+      Motion motion;
+      motion.samples = 8, motion.places = 1, motion.runs = 60, motion.cpu_ms = 4200, motion.span_ms = 4240;
+      rank.threads[0].motion = motion;
+      ThreadSnapshot& pool = literal.thread(
+          rank, 500 + r, "solver", {libc("syscall"), unknown("/usr/lib/libgomp.so.1", 0x1cd68), libc("clone3")});
+      pool.state = worker;
+      motion.runs = runs, motion.cpu_ms = 60;
+      pool.motion = motion;
+      pool.syscall = call("futex");
+      if (another_thread)
+        literal.thread(rank, 600 + r, "loader", {libc("read"), nat("load()", "/home/u/solver"), libc("clone3")}).state =
+            'S';
+    }
+    return analyze(literal.job).verdict.status;
+  };
+  CHECK(job('S', 20, false) == VerdictStatus::kHealthy);
+  CHECK(job('S', 3, false) == VerdictStatus::kCulprit);
+  CHECK(job('R', 20, false) == VerdictStatus::kCulprit);
+  CHECK(job('S', 20, true) == VerdictStatus::kCulprit);  // it may have woken them
+}

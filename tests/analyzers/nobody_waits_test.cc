@@ -56,6 +56,28 @@ TEST_CASE("one rank apart, and nobody is seen waiting") {
         "whether these wait for it is not in their frames");
 }
 
+TEST_CASE("most ranks wait in a collective of the program's own, by its name") {
+  const auto job = [](const std::string& function) {
+    LiteralJob literal;
+    for (int r = 0; r < 3; ++r) {
+      RankSnapshot& rank = literal.rank(
+          r, 3,
+          Stack{libc(r == 1 ? "poll" : "read"), nat(r == 1 ? "FeatureDb::query(int)" : function, "/home/u/solver"),
+                nat("main", "/home/u/solver")});
+      rank.python_version.reset();
+      rank.source = Source::kCore;
+      rank.threads[0].syscall = call(r == 1 ? "poll" : "read", 4);
+    }
+    return verdict_of(literal);
+  };
+  const Verdict verdict = job("Comm::allreduce(double&)");
+  REQUIRE(verdict.suspects.size() == 1);
+  CHECK((verdict.suspects[0].rank == 1 && verdict.suspects[0].confidence < 0.5));
+  CHECK(verdict.summary.find("ranks 0,2 are in Comm::allreduce, by its name a collective of the program's own") !=
+        std::string::npos);
+  CHECK(job("Comm::gather_statistics(double&)").status == VerdictStatus::kUndecided);
+}
+
 TEST_CASE("a rank whose own threads wait in a circle, and nobody is seen waiting for it") {
   LiteralJob literal;
   const std::string solver = "/home/u/solver";

@@ -88,3 +88,14 @@ TEST_CASE("a frame's operation") {
     CHECK(in_python("wait", "subprocess.py").is_none());
   }
 }
+
+TEST_CASE("functions whose name is that of a collective and nothing else") {
+  for (const char* name : {"Comm::allreduce(double&)", "barrier", "_all_gather", "Ring.broadcast", "AllToAll"}) {
+    INFO(name);
+    CHECK(is_named_as_collective(name));
+  }
+  for (const char* name : {"gather_statistics", "reduce", "barrier_for(int)", "broadcast_shapes", "scatter", ""}) {
+    INFO(name);
+    CHECK_FALSE(is_named_as_collective(name));
+  }
+}

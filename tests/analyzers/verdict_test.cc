@@ -470,6 +470,19 @@ TEST_CASE("a server that waits for requests holds up nobody") {
     literal.job.ranks[0].threads[0].syscall->name = "accept4";
     CHECK(verdict_of(literal).suspects.at(0).rank == 0);
   }
+  SECTION("or for a request, if the others wait for what this rank will broadcast") {
+    LiteralJob service;
+    service.rank(0, 4, Stack{libc("accept4"), py("accept", "/usr/lib/python3.11/socket.py", 294)} + in_main(20))
+        .threads[0]
+        .syscall = call("accept4", 7, "tcp 127.0.0.1:56537 (listening)");
+    for (int r = 1; r < 4; ++r)
+      service.rank(r, 4, Stack{nat("PMPI_Bcast", "/usr/lib/libmpi.so.40")} + in_main(30), 'R');
+    CHECK(verdict_of(service).status == VerdictStatus::kHealthy);
+    for (int r = 1; r < 4; ++r)
+      service.job.ranks[static_cast<std::size_t>(r)].threads[0].frames[0] =
+          service.job.frames.intern(nat("PMPI_Barrier", "/usr/lib/libmpi.so.40"));
+    CHECK(verdict_of(service).suspects.at(0).rank == 0);
+  }
   SECTION("in a core, where sockets are not known, it is the loop of a known server") {
     const auto in_core = [&](const std::string& file) {
       LiteralJob cores;

@@ -139,3 +139,19 @@ TEST_CASE("dumps that are found count only if they are this process's") {
   CHECK(rank.flight_record.has_value() == counts);
   CHECK(rank.problems.empty());
 }
+
+TEST_CASE("how long ago a rank has called something") {
+  const auto at = std::chrono::system_clock::time_point(std::chrono::seconds(1000));
+  FlightRecord record;
+  take_time_of_last_call(record, at);
+  CHECK_FALSE(record.last_call_ms);
+  record.last_call_ns = 940'000'000'000;
+  take_time_of_last_call(record, at);
+  CHECK(record.last_call_ms == 60'000.0);
+  SECTION("the clock has been set back since then") {
+    FlightRecord later;
+    later.last_call_ns = 1'001'000'000'000;
+    take_time_of_last_call(later, at);
+    CHECK_FALSE(later.last_call_ms);
+  }
+}

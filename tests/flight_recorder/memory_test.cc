@@ -161,6 +161,37 @@ TEMPLATE_TEST_CASE("what each version of PyTorch has recorded", "", Torch25, Tor
   CHECK(record->thread_ids.size() == (sizeof recorder.state->entries[0] > 500 ? 1u : 0u));
 }
 
+TEMPLATE_TEST_CASE("when a rank has called its operations", "", Torch25, Torch27, Torch29, Torch211) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  TestType recorder;
+  std::size_t number = 0;
+  const auto call_at = [&](std::int64_t ns) {
+    auto& entry = recorder.call(0, "nccl:all_reduce", ++number, {10});
+    entry.created = ns;
+    recorder.end(entry);
+  };
+  for (const std::int64_t second : {100, 130, 131}) call_at(second * kSecond);
+  SECTION("too few to tell") {
+    const auto record = read_recorder(read_own, recorder.place());
+    REQUIRE(record);
+    CHECK(record->last_call_ns == 131 * kSecond);
+    CHECK_FALSE(record->longest_gap_ms);
+  }
+  SECTION("the longest pause of the newer half: the job had to begin") {
+    for (const std::int64_t second : {133, 134}) call_at(second * kSecond);
+    const auto record = read_recorder(read_own, recorder.place());
+    REQUIRE(record);
+    CHECK(record->last_call_ns == 134 * kSecond);
+    CHECK(record->longest_gap_ms == 2000.0);
+  }
+  SECTION("no time is known of one of them") {
+    call_at(0);
+    const auto record = read_recorder(read_own, recorder.place());
+    REQUIRE(record);
+    CHECK_FALSE((record->last_call_ns || record->longest_gap_ms));
+  }
+}
+
 TEST_CASE("a ring that is full is read from its oldest entry") {
   Torch211 recorder;
   for (std::size_t n = 1; n <= 21; ++n) {

@@ -38,6 +38,8 @@ LiteralJob everything() {
                                     "2.10",
                                     250.5,
                                     false,
+                                    12'500.0,
+                                    80.25,
                                     {{"0",
                                       "default_pg",
                                       "nccl",
@@ -199,7 +201,7 @@ TEST_CASE("the documented fields (docs/json.md)") {
     "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "method": "partly-stopped", "stopped_ms": 1.84, "threads_stopped": 2, "signal": null, "oom_kills": 2,
     "activity": {"kind": "data-loading", "summary": "is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123]))", "operation": null, "group": null, "peer": null,
     "moves": null, "tid": 100, "frame": 2},
-    "flight_recorder": {"source": "dump", "path": "/tmp/trace_3", "version": "2.10", "age_ms": 250.5, "groups": [{"name": "0", "description": "default_pg", "library": "nccl", "ranks": [0, 3],
+    "flight_recorder": {"source": "dump", "path": "/tmp/trace_3", "version": "2.10", "age_ms": 250.5, "last_call_ms": 12500.0, "longest_gap_ms": 80.25, "groups": [{"name": "0", "description": "default_pg", "library": "nccl", "ranks": [0, 3],
       "last_enqueued": 4, "last_started": null, "last_completed": 3, "left_out": 7, "operations": [
       {"sequence": 4, "message": false, "name": "all_reduce", "state": "scheduled", "input_sizes": [[2, 8]], "input_types": ["Float"], "output_sizes": [[2, 8]], "output_types": ["Float"],
        "frames": [{"function": "step", "file": "train.py", "line": 17}]},

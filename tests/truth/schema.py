@@ -346,7 +346,7 @@ def check_differences(checker, differences):
 
 
 def check_flight_recorder(checker, record, where):
-    checker.object(record, {"source": one_of("memory", "dump"), "path": text, "version": text, "age_ms": or_null(real), "groups": list_of(anything)}, where)
+    checker.object(record, {"source": one_of("memory", "dump"), "path": text, "version": text, "age_ms": or_null(real), "last_call_ms": or_null(real), "longest_gap_ms": or_null(real), "groups": list_of(anything)}, where)
     for group in record["groups"]:
         checker.object(group, {"name": text, "description": text, "library": text, "ranks": list_of(number), "last_enqueued": or_null(number),
                                 "last_started": or_null(number), "last_completed": or_null(number), "left_out": number, "operations": list_of(anything)}, where)
