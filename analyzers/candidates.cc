@@ -24,6 +24,11 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
   return "more samples (--samples 40)";
 }
 
+// It waits for the lock of a process that is not known: another rank may have it.
+bool waits_for_lock_of_another(const RankState& s) {
+  return s.readable && s.doing.operation.kind == known::OperationKind::kProcessLock && !s.peer_process;
+}
+
 // It receives over a connection whose other end is not known: perhaps from a rank that does something else.
 bool may_receive_from_rank(const JobSnapshot& job, const RankState& s) {
   if (!s.readable || (s.doing.activity != known::Activity::kNetworkIo && !is_at_unknown_connection(job, s)))
@@ -62,7 +67,8 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
         (s.gpu_only && s.gpu.in_collective()))
       continue;
     const bool is_clear = s.readable && !s.unknown();
-    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.moves(), may_receive_from_rank(job, s),
+    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.moves(),
+                      may_receive_from_rank(job, s) || waits_for_lock_of_another(s),
                       s.readable ? at_place[place_key(job, s)] : 0, s.active()},
                      i});
   }

@@ -16,7 +16,7 @@ from training import model_of
 
 def cache_source():
     """Rank 0 fills the cache of each request, and sends it to the two others, which decode. Those can hand on a cache, too: by its route the odd
-    rank expects the one of a request from the rank beside it, which has none for it and counts the tokens already, as all do at the end."""
+    rank expects the one of a request from the rank next to it, which has none for it and counts the tokens already, as all do at the end."""
     torch, dist = connect()
     cache, tokens = torch.ones(1 << 24, device="cuda"), torch.ones(1, device="cuda")
     if rank() == 1:

@@ -584,6 +584,8 @@ TEST_CASE("a rank that waits for the lock of a window is no odd one: another hol
   const Verdict verdict = analyze(literal.job).verdict;
   CHECK(verdict.status == VerdictStatus::kUndecided);
   CHECK(verdict.summary.find("who holds or fills it is not in these frames") != std::string::npos);
+  REQUIRE(verdict.candidates.size() > 1);
+  CHECK(verdict.candidates.front().rank != 3);
 }
 
 TEST_CASE("a rank that waits for a task of Ray's, and the others wait for that rank") {
