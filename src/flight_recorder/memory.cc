@@ -15,8 +15,6 @@
 namespace rankstacks::flight_recorder {
 namespace {
 
-// The newest: a group that has called nothing for longer is not known.
-constexpr std::size_t kMaxEntries = 2048;
 constexpr std::size_t kMaxCapacity = 1 << 22, kMaxTensorsOfOperation = 1 << 16, kMaxString = 4096;
 constexpr int kAttempts = 3;
 
@@ -160,16 +158,18 @@ class Reader {
   }
 
  private:
-  void copy(Address at, std::span<std::byte> into) const {
+  void copy(Address at, std::span<std::byte> into) {
+    if (into.size() > left_) throw Unsound{};
+    left_ -= into.size();
     if (!read_(at, into)) throw Unsound{};
   }
-  std::vector<std::byte> copy(Address at, std::size_t size) const {
+  std::vector<std::byte> copy(Address at, std::size_t size) {
     std::vector<std::byte> bytes(size);
     copy(at, bytes);
     return bytes;
   }
 
-  std::optional<Header> read_header() const try {
+  std::optional<Header> read_header() try {
     constexpr std::size_t kEntries = 6 * kWord;  // after two flags and a mutex of 40 bytes
     Header header;
     header.at = get<Address>(copy(place_.instance, kWord), 0);
@@ -188,7 +188,7 @@ class Reader {
     return std::nullopt;
   }
 
-  std::optional<FlightRecord> read_as(const Layout& layout, const Header& header) const try {
+  std::optional<FlightRecord> read_as(const Layout& layout, const Header& header) try {
     const std::uint64_t bytes = header.end - header.begin, count = bytes / layout.size;
     if (bytes % layout.size != 0 || count > header.most) return std::nullopt;
     const std::uint64_t newest = (header.next == 0 ? count : std::min<std::uint64_t>(header.next, count)) - 1;
@@ -253,7 +253,7 @@ class Reader {
       flag(entry.bytes, at);
   }
 
-  std::string text(const Copy& from, std::size_t at) const {
+  std::string text(const Copy& from, std::size_t at) {
     std::string text(std::min<std::uint64_t>(get<std::uint64_t>(from.bytes, at + kWord), kMaxText), '\0');
     if (is_within(from, at)) std::memcpy(text.data(), from.bytes.data() + at + 2 * kWord, text.size());
     else copy(get<Address>(from.bytes, at), std::as_writable_bytes(std::span(text)));
@@ -263,7 +263,7 @@ class Reader {
 
   RecorderEntry read_entry(const Layout& l, const Copy& copied, std::size_t index,
                            std::map<std::int64_t, std::pair<std::string, std::string>>& names,
-                           std::map<std::int64_t, std::size_t>& seen) const {
+                           std::map<std::int64_t, std::size_t>& seen) {
     const std::span<const std::byte> entry = copied.bytes;
     RecorderEntry read{.group = get<std::int64_t>(entry, l.group), .index = index};
     auto [named, is_new] = names.try_emplace(read.group);
@@ -287,7 +287,7 @@ class Reader {
   }
 
   // dims: of each tensor its number of dimensions; sizes: all of them, of the inputs and then of the outputs.
-  void add_details(const Layout& l, std::span<const std::byte> entry, RecordedOperation& operation) const {
+  void add_details(const Layout& l, std::span<const std::byte> entry, RecordedOperation& operation) {
     const auto inputs = numbers(entry, l.input_dims, l.dimension), outputs = numbers(entry, l.output_dims, l.dimension);
     const auto sizes = numbers(entry, l.sizes, kWord);
     std::size_t at = 0;
@@ -304,7 +304,7 @@ class Reader {
     operation.output_types = types(entry, l.output_types);
   }
 
-  std::vector<std::int64_t> numbers(std::span<const std::byte> entry, std::size_t at, std::size_t size) const {
+  std::vector<std::int64_t> numbers(std::span<const std::byte> entry, std::size_t at, std::size_t size) {
     const auto count = get<std::uint32_t>(entry, at + kWord);
     if (count > kMaxTensorsOfOperation) throw Unsound{};
     std::vector<std::int64_t> all(count);
@@ -315,7 +315,7 @@ class Reader {
     return all;
   }
 
-  std::vector<std::string> types(std::span<const std::byte> entry, std::size_t at) const {
+  std::vector<std::string> types(std::span<const std::byte> entry, std::size_t at) {
     const auto begin = get<Address>(entry, at), end = get<Address>(entry, at + kWord);
     std::vector<std::string> all;
     if (begin == end) return all;
@@ -328,7 +328,7 @@ class Reader {
 
   // libstdc++'s tree: { comparison, colour, root, leftmost, rightmost, count }; a node: { colour, parent, left, right,
   // tuple<string, string>, vector<uint64_t> }.
-  void read_groups(const Layout& l, const Header& header, RecordBuilder& builder) const {
+  void read_groups(const Layout& l, const Header& header, RecordBuilder& builder) {
     constexpr std::size_t kNode = 4 * kWord, kValue = 2 * kStringSize + kVectorSize;
     const auto map = copy(header.at + l.ranks_of_groups, kMapSize);
     const auto count = get<std::uint64_t>(map, 5 * kWord);
@@ -359,6 +359,7 @@ class Reader {
 
   const ReadMemory& read_;
   const RecorderPlace& place_;
+  std::size_t left_ = kMaxRead;  // in all attempts together
 };
 
 bool is_instance(std::string_view name) {

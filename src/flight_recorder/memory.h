@@ -65,6 +65,12 @@ class RecorderSymbols {
 // False if not all of it can be read.
 using ReadMemory = std::function<bool(Address, std::span<std::byte>)>;
 
+// The newest: a group that has called nothing for longer is not known.
+inline constexpr std::size_t kMaxEntries = 2048;
+
+// Bytes of a process that are read for a recorder: a sound one has some megabytes, of which nearly all are entries.
+inline constexpr std::size_t kMaxRead = 64 << 20;
+
 // std::nullopt: it has recorded nothing, is not sound, or has changed while it was read. path and age_ms are not set.
 std::optional<FlightRecord> read_recorder(const ReadMemory& read, const RecorderPlace& place);
 
