@@ -5,7 +5,7 @@ torch.compile, or by a kernel of its own.
 """
 import time
 
-from gpu_rank import FOREVER, GOOD_STEPS, announce, connect, device_index, gloo_group, is_odd, rank, run, world
+from gpu_rank import FOREVER, GOOD_STEPS, TIMEOUT, announce, connect, device_index, gloo_group, is_odd, rank, run, world
 from inside import ddp, train
 from seventh import in_trouble
 from training import model_of
@@ -116,7 +116,7 @@ def actor_and_critic():
     from torch.distributed.fsdp import fully_shard
     models = {}
     for name in ("actor", "critic"):
-        mesh = DeviceMesh.from_group(dist.new_group(list(range(world()))), "cuda")
+        mesh = DeviceMesh.from_group(dist.new_group(list(range(world())), timeout=TIMEOUT), "cuda")
         models[name] = fully_shard(model_of(torch), mesh=mesh)
     for number in range(FOREVER):
         if number == GOOD_STEPS:
