@@ -1,6 +1,7 @@
 #include "analyzers/driver_calls.h"
 
 #include <algorithm>
+#include <set>
 
 #include "analyzers/flight_records.h"
 #include "analyzers/place.h"
@@ -28,8 +29,10 @@ bool is_in_driver_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
 }
 
 void refine_driver_calls(const JobSnapshot& job, std::vector<RankState>& states) {
+  if (std::none_of(states.begin(), states.end(), [](const RankState& s) { return s.in_driver(); })) return;
+  const std::set<std::size_t> ahead = ranks_ahead_by_record(job);
   for (RankState& s : states)
-    if (!s.unrelated && s.in_driver() && is_ahead_by_record(job, s.rank)) s.doing.activity = known::Activity::kGpuWait;
+    if (!s.unrelated && s.in_driver() && ahead.contains(s.rank)) s.doing.activity = known::Activity::kGpuWait;
 }
 
 }  // namespace rankstacks::analyzers

@@ -235,27 +235,36 @@ class Records {
   }
   // Several groups, in each of which ranks wait for one that waits in the next.
   std::optional<Deadlock> circle() const {
-    std::map<std::size_t, std::set<std::size_t>> needs;  // states
-    std::map<std::size_t, std::string> words;
-    for (const Seen& seen : groups_) {
-      const auto found = late_in(seen);
-      if (!found) continue;
-      for (const std::size_t i : found->waiting) {
-        needs[i].insert(found->late.begin(), found->late.end());
-        words[i] = fmt::format("{} in operation {} of {}", waits({i}), found->number, seen.text);
+    std::map<std::size_t, Late> stuck;  // by group
+    std::map<std::size_t, std::size_t> waits_in;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (auto found = late_in(groups_[g])) {
+        for (const std::size_t i : found->waiting) waits_in.emplace(i, g);
+        stuck.emplace(g, std::move(*found));
       }
-    }
-    Side all;
-    for (const auto& [state, others] : needs)
-      if (is_in_circle(state, needs)) all.push_back(state);
-    if (all.size() < 3) return std::nullopt;
-    constexpr std::size_t kMaxWords = 3;
+    std::map<std::size_t, std::set<std::size_t>> needs;
+    for (const auto& [g, late] : stuck)
+      for (const std::size_t i : late.late)
+        if (const auto other = waits_in.find(i); other != waits_in.end()) needs[g].insert(other->second);
+    constexpr std::size_t kFewest = 3, kMaxWords = 3;
+    std::vector<std::size_t> in_circle;
+    for (const auto& [g, others] : needs)
+      if (is_in_circle(g, needs)) in_circle.push_back(g);
+    if (in_circle.size() < kFewest) return std::nullopt;
+    std::set<std::size_t> late, accused;
+    for (const std::size_t g : in_circle) late.insert(stuck.at(g).late.begin(), stuck.at(g).late.end());
     std::string text;
-    for (std::size_t i = 0; i < std::min(all.size(), kMaxWords); ++i)
-      text += (text.empty() ? "" : ", ") + words[all[i]];
-    return accuse_side(all, Reason::kProcessGroupOrder,
-                       fmt::format("by the Flight Recorder each of {} needs the next: {}{}",
-                                   name_side(job_, states_, all), text, all.size() > kMaxWords ? ", ..." : ""),
+    for (std::size_t n = 0; n < in_circle.size(); ++n) {
+      const Late& one = stuck.at(in_circle[n]);
+      for (const std::size_t i : one.waiting)
+        if (late.contains(i)) accused.insert(i);
+      if (n < kMaxWords)
+        text += fmt::format("{}{} in operation {} of {}", n == 0 ? "" : ", ", waits(one.waiting), one.number,
+                            groups_[in_circle[n]].text);
+    }
+    return accuse_side({accused.begin(), accused.end()}, Reason::kProcessGroupOrder,
+                       fmt::format("by the Flight Recorder each of {} groups needs a rank that waits in another: {}{}",
+                                   in_circle.size(), text, in_circle.size() > kMaxWords ? ", ..." : ""),
                        true);
   }
   bool has_all_ranks(const Seen& seen) const {
@@ -458,19 +467,18 @@ std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& r
   return fmt::format("{}, number {} of {}", operation.name, operation.sequence, name_group(*only));
 }
 
-bool is_ahead_by_record(const JobSnapshot& job, std::size_t rank) {
+std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job) {
+  std::set<std::size_t> ahead;
   for (const Seen& seen : groups_of(job)) {
-    const auto own = seen.by.find(rank);
-    if (own == seen.by.end()) continue;
-    for (const auto& [other, group] : seen.by) {
-      const std::int64_t called = group->last_enqueued.value_or(0);
-      if (std::any_of(own->second->operations.begin(), own->second->operations.end(), [&](const auto& operation) {
-            return is_pending(operation) && !operation.is_message && operation.sequence > called;
+    std::int64_t least = INT64_MAX;
+    for (const auto& [rank, group] : seen.by) least = std::min(least, group->last_enqueued.value_or(0));
+    for (const auto& [rank, group] : seen.by)
+      if (std::any_of(group->operations.begin(), group->operations.end(), [&](const auto& operation) {
+            return is_pending(operation) && !operation.is_message && operation.sequence > least;
           }))
-        return true;
-    }
+        ahead.insert(rank);
   }
-  return false;
+  return ahead;
 }
 
 std::vector<RecordedDifference> recorded_differences(const JobSnapshot& job) {

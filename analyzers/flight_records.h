@@ -12,6 +12,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,9 @@ std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const 
 std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
                                    const std::vector<known::Role>& roles);
 
-// Whether the rank has called a collective that has not ended, and another of its group has not called it.
-bool is_ahead_by_record(const JobSnapshot& job, std::size_t rank);
+// Indices into JobSnapshot::ranks of those that have called a collective that has not ended, and that another of their
+// group has not called.
+std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job);
 
 // One group whose ranks differ in what they have called or in what has ended.
 struct RecordedPosition {

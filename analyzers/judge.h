@@ -4,6 +4,7 @@
 //     verdict_moves.cc          whether the job makes progress
 //     verdict_waiting.cc        some ranks wait for others, or all do
 //     verdict_nobody_waits.cc   no rank is seen waiting for another
+//     verdict_apart.cc          of these, few are at another place than the others
 //     suspects.cc               the sentences about a suspect; confidence.cc: how certain they are
 #pragma once
 

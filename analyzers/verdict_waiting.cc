@@ -60,8 +60,12 @@ std::optional<Verdict> Judge::of_steps_under_way(const std::vector<std::size_t>&
         s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
     return at_work && !s.known_from_child && runs(s);
   });
-  const bool silent = std::any_of(tally_.waiting.begin(), tally_.waiting.end(),
-                                  [&](std::size_t i) { return is_silent(job_.ranks[states_[i].rank]); });
+  // Rank 0 evaluates or saves now and then, for longer than steps take.
+  const bool may_be_a_duty =
+      needed.size() == 1 && job_.ranks[states_[needed.front()].rank].rank == 0 && states_[needed.front()].travels;
+  const bool silent = !may_be_a_duty && std::any_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
+    return is_silent(job_.ranks[states_[i].rank]);
+  });
   const bool all_loop = have_sampled_long() && std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
                           return states_[i].in_one_function && !states_[i].counts && !states_[i].left_wait;
                         });

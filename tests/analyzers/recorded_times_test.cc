@@ -66,6 +66,11 @@ TEST_CASE("half of the ranks are at work, and the others have never waited for t
   const Verdict verdict = analyze(literal.job).verdict;
   REQUIRE(verdict.suspects.size() == 1);
   CHECK((verdict.suspects[0].rank == 1 && verdict.suspects[0].reason == Reason::kUserCode));
+  SECTION("rank 0 has duties, which take longer") {
+    std::swap(literal.job.ranks[0].rank, literal.job.ranks[1].rank);
+    literal.job.ranks[1].threads[0].motion->travelled = true;
+    CHECK(analyze(literal.job).verdict.suspects.empty());
+  }
 }
 
 TEST_CASE("all ranks sleep at one place again and again, and have never called nothing for that long") {
