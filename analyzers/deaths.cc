@@ -122,6 +122,23 @@ std::string describe_sender(const RankSnapshot& rank) {
   return fmt::format("sent by pid {}", *rank.signal->sender);
 }
 
+std::string describe_reraise(const RankSnapshot& rank) {
+  if (!rank.signal || !is_reraised(*rank.signal)) return "";
+  const bool by_faulthandler = rank.faulthandler && std::count(rank.faulthandler->called.begin(),
+                                                               rank.faulthandler->called.end(), rank.signal->name) > 0;
+  return by_faulthandler ? "raised again by faulthandler" : "raised again by its handler";
+}
+
+std::string describe_faulthandler(const RankSnapshot& rank) {
+  if (!rank.faulthandler || rank.faulthandler->signals.empty()) return "";
+  const Faulthandler& faulthandler = *rank.faulthandler;
+  const std::string where =
+      faulthandler.descriptor ? fmt::format(" to descriptor {}", *faulthandler.descriptor) : std::string();
+  if (faulthandler.called.empty())
+    return fmt::format("Python's faulthandler is enabled{}", where.empty() ? "" : ", and writes" + where);
+  return fmt::format("Python's faulthandler has written stacks{} ({})", where, fmt::join(faulthandler.called, ", "));
+}
+
 std::string describe_kernel_kills(const JobSnapshot& job) {
   constexpr std::size_t kMaxShown = 3;  // the newest
   const std::size_t count = job.kernel_log.size();

@@ -32,6 +32,12 @@ std::string describe_sender(const RankSnapshot& rank);
 // are those of the fault, `code` and `sender` those of the signal that has ended the process.
 bool is_reraised(const SignalInfo& signal);
 
+// "raised again by faulthandler", or by another handler; "" if it is not.
+std::string describe_reraise(const RankSnapshot& rank);
+
+// "Python's faulthandler has written stacks to descriptor 2 (SIGSEGV)"; "" if it is not enabled.
+std::string describe_faulthandler(const RankSnapshot& rank);
+
 // ", and by the kernel's log pid 4711 (python3) was killed for lack of memory at ...", of what the log says of
 // processes with the job's names (JobSnapshot::kernel_log); without such lines ", and the kernel has killed 1 process
 // of the control group of rank 0 for lack of memory", by the counts of the control groups.

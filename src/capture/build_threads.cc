@@ -302,6 +302,7 @@ class ThreadBuilder {
 
   std::vector<ThreadStates> assign_python(std::span<const target::ThreadInfo> infos) {
     snapshot_.python_version = rank_.python->version.to_string();
+    snapshot_.faulthandler = rank_.python->faulthandler;
     std::vector<python::NativeThread> native;
     for (std::size_t i = 0; i < infos.size(); ++i)
       native.push_back(

@@ -6,11 +6,11 @@
 namespace rankstacks::known {
 namespace {
 
-constexpr std::array<const char*, 26> kRoleNames = {
+constexpr std::array<const char*, 27> kRoleNames = {
     "main",     "python",       "autograd",    "nccl-watchdog", "nccl-heartbeat", "nccl-monitor", "nccl-proxy",
     "nccl-ras", "nccl-service", "gloo-loop",   "gloo-worker",   "tcp-store",      "data-loader",  "checkpoint",
     "cuda",     "openmp",       "jit-compile", "grpc",          "profiler",       "rpc",          "mpi",
-    "xla",      "elastic",      "logging",     "idle-pool",     "native",
+    "xla",      "elastic",      "logging",     "faulthandler",  "idle-pool",      "native",
 };
 static_assert(kRoleNames.size() == static_cast<std::size_t>(Role::kNative) + 1);
 

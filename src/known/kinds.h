@@ -36,6 +36,7 @@ enum class Role {
   kXla,
   kElastic,
   kLogging,
+  kFaulthandler,
   kIdlePool,
   kNative,
 };

@@ -110,7 +110,7 @@ constexpr RoleRule kThreadRules[] = {
     {M::kPythonEntryFile, "", "-packages/opentelemetry/", R::kLogging, "opentelemetry"},
     {M::kPythonEntryFile, "", "-packages/vllm/usage/", R::kLogging, "vllm"},
     {M::kPython, "_monitor", "/logging/handlers.py", R::kLogging, "cpython QueueListener"},
-    {M::kFunction, "faulthandler_thread", "", R::kLogging, "cpython Modules/faulthandler.c: dump_traceback_later, 3.6-3.15"},
+    {M::kFunction, "faulthandler_thread", "", R::kFaulthandler, "cpython Modules/faulthandler.c: dump_traceback_later, 3.6-3.15"},
     {M::kPython, "process_input_sockets", "vllm/v1/engine/core.py", R::kRpc, "vllm EngineCore, 0.7-"},
     {M::kPython, "process_output_sockets", "vllm/v1/engine/core.py", R::kRpc, "vllm EngineCore, 0.7-"},
     {M::kPython, "monitor_workers", "vllm/v1/executor/multiproc_executor.py", R::kRpc, "vllm MultiprocWorkerMonitor"},

@@ -303,6 +303,14 @@ struct SignalInfo {
   std::optional<Pid> sender = {};
 };
 
+// Python's faulthandler, which writes the stacks of a process that has got a fatal signal.
+struct Faulthandler {
+  std::vector<std::string> signals;  // that its handlers are installed for: "SIGSEGV"; empty: it is not enabled
+  // Those that it was called for: it then leaves this signal to the handler that was there before.
+  std::vector<std::string> called;
+  std::optional<int> descriptor;  // that it writes to; empty: not known
+};
+
 // The processes that a pid counts: those of one pid namespace of one running kernel.
 struct PidSpace {
   std::string boot_id;              // /proc/sys/kernel/random/boot_id: another one after each boot
@@ -364,6 +372,7 @@ struct RankSnapshot {
   // What the C library said before it aborted the process: a failed assertion, "free(): invalid pointer". Cut at 4,096
   // bytes.
   std::optional<std::string> abort_message;
+  std::optional<Faulthandler> faulthandler = {};  // empty: no Python, or not known
   // Live: how many processes of its control group the kernel has killed for lack of memory.
   std::optional<std::uint64_t> oom_kills;
   std::vector<ThreadSnapshot> threads;  // main thread first

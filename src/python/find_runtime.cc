@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "python/faulthandler.h"
 #include "python/layouts.h"
 
 namespace rankstacks::python {
@@ -139,6 +140,7 @@ std::optional<RuntimeCandidate> candidate_of_3_6(const target::Module& module, V
   }
   candidate.tstate_current = module.to_address(current->value);
   if (const auto secret = image.find_symbol("_Py_HashSecret")) candidate.hash_secret = module.to_address(secret->value);
+  if (const auto handlers = find_faulthandler(image)) candidate.faulthandler = module.to_address(*handlers);
   candidate.version = by_strings(module);
   return candidate;
 }
@@ -178,6 +180,7 @@ std::vector<RuntimeCandidate> find_python_runtime(const target::Target& target) 
     }
     candidate.runtime = module.to_address(runtime);
     if (const auto secret = find("_Py_HashSecret")) candidate.hash_secret = module.to_address(secret->value);
+    if (const auto handlers = find_faulthandler(image)) candidate.faulthandler = module.to_address(*handlers);
     candidate.version = version_by_symbol(image);
     if (!candidate.version) {
       if (const auto header = decode_debug_offsets_header(image.at(runtime))) candidate.version = header->version;

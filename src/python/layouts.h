@@ -33,6 +33,8 @@ struct Layout {
   Offset runtime_tstate_current = kAbsent;  // 3.7-3.11: the thread state that holds the GIL
   Offset runtime_gil = kAbsent;             // 3.7-3.11: struct _gil_runtime_state
 
+  Offset runtime_faulthandler = kAbsent;  // 3.12+: struct _faulthandler_runtime_state, which begins with fatal_error
+
   // PyInterpreterState
   Offset interp_size = kAbsent;  // bytes, by the debug offsets alone (3.13+)
   Offset interp_next = kAbsent;

@@ -38,6 +38,7 @@ struct RuntimeCandidate {
   std::string how;                 // "symbol _PyRuntime", "section .PyRuntime": used in messages
   Address tstate_current = 0;      // 3.6 only: &_PyThreadState_Current
   Address hash_secret = 0;         // &_Py_HashSecret; 0: not known, which only costs time
+  Address faulthandler = 0;        // &faulthandler_handlers (faulthandler.h); 0: not known
 };
 
 // Every module that could be an interpreter. Empty if there is no Python in this process. Reads images only; a version
@@ -126,6 +127,7 @@ struct State {
   std::vector<Range> gil_ranges;
   std::vector<Problem> problems;  // rejected candidates, unreadable parts
   bool partial = false;           // thread states, or names, are missing
+  std::optional<Faulthandler> faulthandler = {};
 };
 
 // Reads the state of the interpreter that runs in the target. Error if none of the candidates is a running interpreter;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "python/faulthandler.h"
 #include "python/frames.h"
 #include "python/gil.h"
 #include "python/handled.h"
@@ -247,6 +248,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   read_last_exception(target, *runtime, codes.codes(), state);
   read_locks(target, layout, threads.ends, codes, state);
   read_thread_names(target, *runtime, state);
+  state.faulthandler = read_faulthandler(target, layout, runtime->candidate, threads.interpreters);
   if (target.is_recorded()) read_for_other_readers(target, *runtime, codes);
   state.codes = std::move(codes.codes());
   return state;

@@ -114,6 +114,9 @@ class Walk {
       for (auto& [axis, place] : rank.coordinates->axes) fields_.name(axis);
     }
     if (rank.signal) of_signal(*rank.signal);
+    if (rank.faulthandler)
+      for (auto* signals : {&rank.faulthandler->signals, &rank.faulthandler->called})
+        for (std::string& signal : *signals) fields_.name(signal);
     each(&FieldRedaction::message, rank.abort_message);
     for (ThreadSnapshot& thread : rank.threads) of_thread(thread);
     for (GpuSnapshot& gpu : rank.gpus) of_gpu(gpu);

@@ -241,10 +241,11 @@ class HtmlData {
       std::string line = fmt::format("{} in thread {}", rank.signal->name, rank.signal->tid);
       for (const std::string& more : {analyzers::describe_fault(*rank.signal), analyzers::describe_sender(rank)})
         if (!more.empty()) line += ", " + more;
-      if (analyzers::is_reraised(*rank.signal)) line += ", raised again by its handler";
+      if (const std::string again = analyzers::describe_reraise(rank); !again.empty()) line += ", " + again;
       lines.push_back(std::move(line));
     }
     if (rank.abort_message) lines.push_back("the C library said: " + *rank.abort_message);
+    if (const std::string text = analyzers::describe_faulthandler(rank); !text.empty()) lines.push_back(text);
     return lines;
   }
 

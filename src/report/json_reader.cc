@@ -330,6 +330,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
     rank.threads_stopped = static_cast<std::size_t>(n.integer(0, static_cast<std::int64_t>(kMaxThreads)));
   });
   node.optional("signal", [&](const Node& n) { rank.signal = read_signal(n); });
+  node.optional("faulthandler", [&](const Node& n) { rank.faulthandler = read_faulthandler(n); });
   node.optional("oom_kills",
                 [&](const Node& n) { rank.oom_kills = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
   node.optional("abort_message", [&](const Node& n) { rank.abort_message = n.text(); });

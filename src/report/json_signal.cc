@@ -110,4 +110,31 @@ SignalInfo read_signal(const Node& node) {
   return signal;
 }
 
+void write_faulthandler(JsonText& json, const Faulthandler& faulthandler) {
+  json.key("faulthandler");
+  json.open('{');
+  for (const auto& [name, signals] : {std::pair{"signals", &faulthandler.signals}, {"called", &faulthandler.called}}) {
+    json.key(name);
+    json.open('[');
+    for (const std::string& signal : *signals) json.string(signal);
+    json.close();
+  }
+  json.field("descriptor", faulthandler.descriptor);
+  json.close();
+}
+
+Faulthandler read_faulthandler(const Node& node) {
+  constexpr std::size_t kMaxSignals = 64;
+  node.require_object();
+  Faulthandler faulthandler;
+  node.required("signals", [&](const Node& signals) {
+    signals.each(kMaxSignals, [&](const Node& n) { faulthandler.signals.push_back(n.text()); });
+  });
+  node.required("called", [&](const Node& signals) {
+    signals.each(kMaxSignals, [&](const Node& n) { faulthandler.called.push_back(n.text()); });
+  });
+  node.optional("descriptor", [&](const Node& n) { faulthandler.descriptor = n.int32(0); });
+  return faulthandler;
+}
+
 }  // namespace rankstacks::report

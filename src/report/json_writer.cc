@@ -125,6 +125,7 @@ class Writer {
     json_.key("signal");
     rank.signal ? write_signal(json_, *rank.signal) : json_.null();
     if (rank.abort_message) json_.field("abort_message", *rank.abort_message);
+    if (rank.faulthandler) write_faulthandler(json_, *rank.faulthandler);
     if (rank.oom_kills) json_.key("oom_kills"), json_.number(*rank.oom_kills);
     json_.key("threads");
     json_.open('[', true);

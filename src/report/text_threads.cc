@@ -38,7 +38,7 @@ std::string heading_of(const RankSnapshot& rank) {
     text += fmt::format("  {} in thread {}", rank.signal->name, rank.signal->tid);
     if (const std::string fault = analyzers::describe_fault(*rank.signal); !fault.empty()) text += " " + fault;
     if (const std::string code = analyzers::describe_instruction(*rank.signal); !code.empty()) text += ", in " + code;
-    if (analyzers::is_reraised(*rank.signal)) text += ", raised again by its handler";
+    if (const std::string again = analyzers::describe_reraise(rank); !again.empty()) text += ", " + again;
     if (const std::string sender = analyzers::describe_sender(rank); !sender.empty()) text += ", " + sender;
   }
   return text;
@@ -144,6 +144,8 @@ std::vector<std::string> thread_lines(const JobSnapshot& job, const analyzers::A
     }
     if (job.ranks[r].abort_message)
       lines.push_back("  the C library said: " + cut_end(sanitize(*job.ranks[r].abort_message), 400));
+    if (const std::string text = analyzers::describe_faulthandler(job.ranks[r]); !text.empty())
+      lines.push_back("  " + cut_end(sanitize(text), 400));
     for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) add_thread(job, analysis, r, t, style, lines);
     for (std::string& line : gpu_detail_lines(job, r, style)) lines.push_back(std::move(line));
   }

@@ -24,6 +24,8 @@ std::vector<std::byte> write_interpreters(std::span<const python::RuntimeCandida
     note.put(candidate.tstate_current);
     note.put(candidate.hash_secret);
   }
+  // Behind all of them, where a tool that does not know of it stops before.
+  for (const python::RuntimeCandidate& candidate : candidates) note.put(candidate.faulthandler);
   return note.take();
 }
 
@@ -39,9 +41,11 @@ std::vector<python::RuntimeCandidate> read_interpreters(std::span<const std::byt
     candidate.runtime = note.get<Address>();
     candidate.tstate_current = note.get<Address>();
     candidate.hash_secret = note.get<Address>();
-    if (!note.is_sound()) break;
+    if (!note.is_sound()) return candidates;
     candidates.push_back(std::move(candidate));
   }
+  for (python::RuntimeCandidate& candidate : candidates)
+    if (const auto address = note.get<Address>(); note.is_sound()) candidate.faulthandler = address;
   return candidates;
 }
 

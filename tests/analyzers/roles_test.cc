@@ -199,7 +199,7 @@ TEST_CASE("roles of other Python threads: by what they were started for, not by 
   CHECK(started("run", kPackages + "tqdm/_monitor.py") == "logging");
   CHECK(started("_run", kPackages + "tensorboard/summary/writer/event_file_writer.py") == "logging");
   const Stack timed = {libc("__futex_abstimed_wait_common"), nat("PyThread_acquire_lock_timed")};
-  CHECK(role_of(timed + Stack{nat("faulthandler_thread"), nat("pythread_wrapper")}) == "logging");
+  CHECK(role_of(timed + Stack{nat("faulthandler_thread"), nat("pythread_wrapper")}) == "faulthandler");
   CHECK(started("message_loop", kPackages + "wandb/sdk/interface/router.py") == "logging");
   CHECK(started("_watchdog_loop", kPackages + "torch/distributed/elastic/timer/file_based_local_timer.py") ==
         "elastic");
@@ -348,7 +348,7 @@ TEST_CASE(
                       py("wait", "/usr/lib/python3.11/threading.py", 331)};
   CHECK(idle_role(wait + Stack{py("run", kPackages + "tqdm/_monitor.py", 60)}) == "idle logging");
   CHECK(idle_role(Stack{libc("__futex_abstimed_wait_common"), nat("PyThread_acquire_lock_timed"),
-                        nat("faulthandler_thread"), nat("pythread_wrapper")}) == "idle logging");
+                        nat("faulthandler_thread"), nat("pythread_wrapper")}) == "idle faulthandler");
   CHECK(idle_role(wait + Stack{py("_feed", "/usr/lib/python3.11/multiprocessing/queues.py", 231)}) == "idle idle-pool");
   CHECK(idle_role(Stack{libc("sem_wait"), py("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81)}) ==
         "idle idle-pool");

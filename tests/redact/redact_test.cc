@@ -65,6 +65,7 @@ Planted planted_job() {
   a.problems.push_back({"cannot open /home/alice/x: password=" + plant("q") + " at node-b8",
                         "export SECRET=" + plant("e"), ProblemCode::kOther});
   a.signal = SignalInfo{6, "SIG" + plant("_"), a.pid, {}, {}};
+  a.faulthandler = Faulthandler{{"SIG" + plant("_")}, {"SIG" + plant("_")}, 2};
   a.signal->place = FaultPlace{FaultRegion::kUnmapped, false, FaultMapping{"/home/alice/" + plant("hf_"), "r-x", 1},
                                FaultMapping{"/home/alice/" + plant("gho_"), plant("p_"), 2},
                                FaultMapping{"/home/alice/" + plant("ghu_"), "r-x", 3}};

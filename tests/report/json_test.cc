@@ -23,6 +23,7 @@ LiteralJob everything() {
   rank.own_pid = NamespacedPid{4026532567, 7};
   rank.start_ticks = 81'237;
   rank.oom_kills = 2;
+  rank.faulthandler = Faulthandler{{"SIGBUS", "SIGABRT"}, {"SIGSEGV"}, 3};
   literal.job.kernel_log = {
       {"node-a", 4713, "python3", KernelKill::Cause::kFault, "2026-01-31T11:59:58.000Z", "python3[4713]: segfault"},
       {"node-a", 4714, "python3", KernelKill::Cause::kOutOfMemory, "2026-01-31T11:59:59.000Z", "Killed"}};
@@ -198,7 +199,7 @@ TEST_CASE("the documented fields (docs/json.md)") {
           R"x({"rank": 3, "world_size": 8, "local_rank": 3, "coordinates": {"pp": 1, "dp": 0, "tp": 1}, "coordinates_from": "Megatron, from the command line", "kind": "rank", "parent": null, "host": "node-a", "pid": 100,
     "identity": {"boot_id": "0d5b8f8e-2f6c-4f0e-9d3c-d5a5a7b1c001", "pid_namespace": 4026531836, "start_ticks": 81237, "own_pid_namespace": 4026532567, "own_pid": 7}, "source": "live",
     "captured_offset_ms": 0.4, "path": null, "executable": "/usr/bin/python3.11", "command": ["python3", "train.py"], "python": {"version": "3.11.2"}, "status": "partial",
-    "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "method": "partly-stopped", "stopped_ms": 1.84, "threads_stopped": 2, "signal": null, "oom_kills": 2,
+    "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "method": "partly-stopped", "stopped_ms": 1.84, "threads_stopped": 2, "signal": null, "faulthandler": {"signals": ["SIGBUS", "SIGABRT"], "called": ["SIGSEGV"], "descriptor": 3}, "oom_kills": 2,
     "activity": {"kind": "data-loading", "summary": "is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123]))", "operation": null, "group": null, "peer": null,
     "moves": null, "tid": 100, "frame": 2},
     "flight_recorder": {"source": "dump", "path": "/tmp/trace_3", "version": "2.10", "age_ms": 250.5, "last_call_ms": 12500.0, "longest_gap_ms": 80.25, "groups": [{"name": "0", "description": "default_pg", "library": "nccl", "ranks": [0, 3],

@@ -71,6 +71,7 @@ TEST_CASE("interpreters come back as they were noted") {
   candidate.version = python::Version{3, 11, 2, "+"};
   candidate.tstate_current = 0x1234;
   candidate.hash_secret = 0x5678;
+  candidate.faulthandler = 0x9abc;
   const auto whole = write_interpreters(std::vector{candidate, python::RuntimeCandidate{.module = "x"}});
   const auto read = read_interpreters(whole);
   REQUIRE(read.size() == 2);
@@ -82,7 +83,13 @@ TEST_CASE("interpreters come back as they were noted") {
   CHECK(read[0].tstate_current == 0x1234);
   CHECK(read[0].hash_secret == 0x5678);
   CHECK_FALSE(read[1].version);
-  for (std::size_t size = 0; size < whole.size(); ++size) CHECK(read_interpreters(cut(whole, size)).size() < 2);
+  CHECK(read[0].faulthandler == 0x9abc);
+  // Captures of earlier builds end before the addresses of faulthandler's handlers.
+  const std::size_t without = whole.size() - 2 * sizeof(Address);
+  for (std::size_t size = 0; size < without; ++size) CHECK(read_interpreters(cut(whole, size)).size() < 2);
+  const auto earlier = read_interpreters(cut(whole, without));
+  REQUIRE(earlier.size() == 2);
+  CHECK(earlier[0].faulthandler == 0);
 }
 
 TEST_CASE("symbols come back as they were noted") {

@@ -1,4 +1,4 @@
-"""Python's faulthandler in every CPython: the fault for which it has raised the signal again, and its thread."""
+"""Python's faulthandler in every CPython: the fault for which it has raised the signal again, what it is enabled for, its thread."""
 import os
 import signal
 import subprocess
@@ -19,7 +19,10 @@ if "enabled" in ways:
     faulthandler.enable(target)
 if "later" in ways:
     faulthandler.dump_traceback_later(1000, repeat=True, file=target)
-print(json.dumps({"pid": os.getpid()}), flush=True)
+if "disabled" in ways:
+    faulthandler.enable(target)
+    faulthandler.disable()
+print(json.dumps({"pid": os.getpid(), "descriptor": target.fileno()}), flush=True)
 def overflow():
     call()
 call = ctypes.CFUNCTYPE(None)(overflow)
@@ -39,6 +42,7 @@ while True:
     if not line: break
     os.write(1, b"alive\n")
 """
+FATAL = ["SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGSEGV"]
 
 
 def written(directory):
@@ -89,16 +93,25 @@ def fault_of(rank):
 def check_faults(interpreter, place, version):
     for way in ("null", "write", "wild"):
         _, without, _ = died(interpreter, place, way)
-        check("reraised" not in without["signal"], "%s: %r" % (version, without["signal"]))
+        check(without["faulthandler"] == {"signals": [], "called": [], "descriptor": None} and "reraised" not in without["signal"], "%s: %r" % (version, without["faulthandler"]))
         truth, rank, text = died(interpreter, place, way, "enabled", "later")
         check(fault_of(without) == fault_of(rank), "%s, %s: %r without a handler, %r with it" % (version, way, without["signal"], rank["signal"]))
         check(rank["signal"].get("reraised") is True and rank["signal"]["sender"] == truth["pid"], "%s: %r" % (version, rank["signal"]))
-        check("SIGSEGV in thread %d at %s" % (truth["pid"], rank["signal"]["fault_address"]) in text and "raised again by its handler" in text, text)
+        check("SIGSEGV in thread %d at %s" % (truth["pid"], rank["signal"]["fault_address"]) in text and "raised again by faulthandler" in text, text)
+        check(rank["faulthandler"]["called"] == ["SIGSEGV"] and rank["faulthandler"]["signals"] == FATAL[:-1], "%s: %r" % (version, rank["faulthandler"]))
+        check_descriptor(truth, rank, version)
+
+
+def check_descriptor(truth, rank, version):
+    """It is known from CPython 3.12 on."""
+    is_known = [int(part) for part in rank["python"]["version"].split(".")[:2]] >= [3, 12]
+    check(rank["faulthandler"]["descriptor"] == (truth["descriptor"] if is_known else None), "%s: %r, descriptor %d" % (version, rank["faulthandler"], truth["descriptor"]))
 
 
 def check_other_signals(interpreter, place, version):
     truth, rank, text = died(interpreter, place, "abort", "enabled")
-    check(rank["signal"]["sender"] == truth["pid"] and "reraised" not in rank["signal"] and "instruction" not in rank["signal"], "%s: %r" % (version, rank["signal"]))
+    check(rank["faulthandler"]["called"] == ["SIGABRT"] and "reraised" not in rank["signal"] and "instruction" not in rank["signal"], "%s: %r" % (version, rank))
+    check("faulthandler has written stacks" in text and "(SIGABRT)" in text, text)
     # A signal that was sent is no fault, whatever the processor's last exception was.
     for ways in (("sent",), ("sent", "enabled")):
         _, rank, text = died(interpreter, place, *ways)
@@ -141,14 +154,17 @@ def case_overflow_of_the_stack(directory):
 
 def check_running(interpreter, directory, version):
     with interpreters.inside(interpreter, directory) as place:
-        for ways in ((), ("later",)):
+        for ways, signals in (((), []), (("disabled",), []), (("enabled", "later"), FATAL), (("later",), [])):
             with Fixture(interpreter.run(written(place)) + ["lives"] + list(ways), stderr=subprocess.DEVNULL, env=dict(os.environ, **interpreter.environment), **interpreter.in_directory(place)) as fixture:
                 rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
+                check(rank["faulthandler"]["signals"] == signals and rank["faulthandler"]["called"] == [], "%s, %r: %r" % (version, ways, rank["faulthandler"]))
+                if signals:
+                    check_descriptor(fixture.ready, rank, version)
                 roles = [thread["role"] for thread in rank["threads"]]
                 # A stripped interpreter has no name for the thread's function.
                 named = any(frame.get("function") == "faulthandler_thread" for thread in rank["threads"] for frame in thread["frames"])
                 check(named or "later" not in ways or version in ("system", "3.14", "3.15", "3.14t", "3.15t"), "%s: the thread's function has no name" % version)
-                check(roles == ["main"] + (["logging" if named else "native"] if "later" in ways else []), "%s, %r: %r" % (version, ways, roles))
+                check(roles == ["main"] + (["faulthandler" if named else "native"] if "later" in ways else []), "%s, %r: %r" % (version, ways, roles))
                 fixture.check_unharmed()
 
 
@@ -165,7 +181,7 @@ def case_in_a_small_core(directory):
     core = [name for name in os.listdir(directory) if name.startswith("core")][0]
     small, _ = captured(directory, os.path.join(directory, core))
     again = only_rank(json_report("core", small), truth["pid"])
-    check(again["signal"] == rank["signal"], "%r, not %r" % (again["signal"], rank["signal"]))
+    check(again["signal"] == rank["signal"] and again["faulthandler"] == rank["faulthandler"], "%r, not %r" % (again["signal"], rank["signal"]))
 
 
 if __name__ == "__main__":

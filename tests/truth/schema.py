@@ -3,7 +3,7 @@ import re
 
 ROLES = {"main", "python", "autograd", "nccl-watchdog", "nccl-heartbeat", "nccl-monitor", "nccl-proxy", "nccl-ras", "nccl-service", "gloo-loop",
          "gloo-worker", "tcp-store", "data-loader", "checkpoint", "cuda", "openmp", "jit-compile", "grpc", "profiler", "rpc", "mpi", "xla",
-         "elastic", "logging", "idle-pool", "native"}
+         "elastic", "logging", "faulthandler", "idle-pool", "native"}
 ENDS = {"complete", "no-unwind-info", "memory-unavailable", "repeated-frame", "depth-limit", "registers-unknown"}
 # None: of a dump, or in a report of an earlier version.
 METHODS = {"live": ("stopped", "partly-stopped", "without-stop", None), "core": ("core", None), "dump": (None,)}
@@ -212,6 +212,8 @@ class Checker:
             self.object(rank["python"], {"version": or_null(text)}, where + ".python")
         if rank["signal"] is not None:
             self.signal(rank["signal"], where + ".signal")
+        if "faulthandler" in rank:
+            self.object(rank["faulthandler"], {"signals": list_of(text), "called": list_of(text), "descriptor": or_null(number)}, where + ".faulthandler")
         if "oom_kills" in rank and not number(rank["oom_kills"]):
             self.errors.append("%s.oom_kills is wrong: %r" % (where, rank["oom_kills"]))
         if "abort_message" in rank and not text(rank["abort_message"]):
