@@ -46,14 +46,16 @@ std::optional<Deadlock> explain_by_network_threads(const WaitingJob& waiting) {
     if (!network.known) return std::nullopt;
     (network.moves_data ? moving : resting).push_back(i);
   }
-  if (moving.empty() || resting.empty()) return std::nullopt;
-  // Of two halves it is the one that has launched less, if it waits for its GPU only.
+  if (moving.empty() || resting.empty() || (moving.size() == resting.size() && moving.size() > 1)) return std::nullopt;
   const bool accuses_moving = moving.size() < resting.size();
-  const Side& accused = accuses_moving ? moving : resting;
-  if (moving.size() == resting.size() && moving.size() > 1) return std::nullopt;
+  Side accused = accuses_moving ? moving : resting;
   const bool all_wait_for_gpus = std::all_of(accused.begin(), accused.end(), [&](std::size_t i) {
     return waiting.states[i].doing.activity == known::Activity::kGpuWait;
   });
+  // Of two ranks it is the one that has launched less. One that is in a collective has made another call than the
+  // other: then neither is the odd one.
+  const bool equal = moving.size() == resting.size() && !all_wait_for_gpus;
+  if (equal) accused = waiting.all_members();
   const bool at_same_place = !accuses_moving && place_key(waiting.job, waiting.states[resting.front()]) ==
                                                     place_key(waiting.job, waiting.states[moving.front()]);
   const Reason reason = accuses_moving || !all_wait_for_gpus ? Reason::kCollectiveMismatch
@@ -64,8 +66,8 @@ std::optional<Deadlock> explain_by_network_threads(const WaitingJob& waiting) {
       fmt::format("NCCL's threads for the network{} have data to move at {}, and none at {}",
                   names.size() == 1 ? " (" + *names.begin() + ")" : "", name_side(waiting.job, waiting.states, moving),
                   name_side(waiting.job, waiting.states, resting)),
-      false);
-  for (Blame& blame : found.suspects) blame.confidence = kPartnersGuessed;
+      equal);
+  for (Blame& blame : found.suspects) blame.confidence = equal ? kEqualSides : kPartnersGuessed;
   found.may_be_a_step = true;
   return found;
 }

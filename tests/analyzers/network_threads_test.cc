@@ -63,6 +63,18 @@ TEST_CASE("one rank has something to move, and the others have nothing") {
         Accused{{1, "collective-mismatch"}});
 }
 
+TEST_CASE("two ranks, one of which has something to move and the other is in a collective") {
+  LiteralJob literal;
+  const Stack in_collective = Stack{libc("sched_yield"), nat("ncclAllReduce", kNccl),
+                                    py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2000)} +
+                              in_main(9);
+  for (int r = 0; r < 2; ++r) {
+    RankSnapshot& rank = nccl_rank(literal, r, 2, r == 0 ? waits_for_gpu() : in_collective);
+    literal.thread(rank, rank.pid + 5000, "NCCL Progress", r == 0 ? kReceives : kNothingToMove);
+  }
+  CHECK(accused(literal) == Accused{{0, "collective-mismatch"}, {1, "collective-mismatch"}});
+}
+
 TEST_CASE("NCCL's threads for the network show no difference") {
   CHECK(accused(job({17, 17}, {{kReceives}, {kBetween}})).empty());
   CHECK(accused(job({17, 17}, {{kNothingToMove}, {kNothingToMove}})).empty());

@@ -186,6 +186,32 @@ def case_gpu_jobs(directory):
     check_verdicts(directory, "gpu_jobs", 250)
 
 
+def case_gpu_jobs_by_network_threads(directory):
+    """Saved reports without NCCL's counts and PyTorch's record, as older versions have neither: where NCCL's threads for the network decide,
+    they accuse those that all evidence accuses."""
+    saved = os.path.join(SOURCE, "fixtures", "gpu_jobs")
+    with open(os.path.join(saved, "verdicts.json"), encoding="utf-8") as stream:
+        verdicts = json.load(stream)
+    decided = []
+    for name, expected in sorted(verdicts.items()):
+        with gzip.open(os.path.join(saved, name + ".json.gz"), "rt", encoding="utf-8") as packed:
+            report = json.load(packed)
+        if not any(thread["role"] == "nccl-proxy" for rank in report["ranks"] for thread in rank["threads"]):
+            continue
+        report.pop("nccl", None)
+        for rank in report["ranks"]:
+            rank.pop("flight_recorder", None)
+        path = os.path.join(directory, name + ".json")
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump(report, out)
+        verdict = json.loads(run_tool("report", path, "--format", "json")[1].decode("utf-8"))["verdict"]
+        if verdict["reference"] == "NCCL's threads for the network":
+            decided.append(name)
+            check({str(one["rank"]) for one in verdict["suspects"]} == set(expected["suspects"]), "%s: said %r, true is %r" % (name, verdict["summary"], expected))
+    print("decided by NCCL's threads for the network: %d (%s)" % (len(decided), ", ".join(decided)))
+    check(len(decided) >= 5, "they decide %r alone" % decided)
+
+
 def check_verdicts(directory, place, least):
     saved = os.path.join(SOURCE, "fixtures", place)
     with open(os.path.join(saved, "verdicts.json"), encoding="utf-8") as stream:
