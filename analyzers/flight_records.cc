@@ -94,8 +94,11 @@ std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank
   return all;
 }
 
+// The default groups of several libraries have the same name and members, and so may the ranks' records of them be of
+// different libraries. A group whose library is not known, as it has no operations, is that of the only library, if
+// any.
 std::vector<Seen> groups_of(const JobSnapshot& job) {
-  std::map<std::tuple<std::string, std::string, std::string, std::vector<int>>, Seen> groups;
+  std::map<std::tuple<std::string, std::string, std::vector<int>>, std::map<std::string, Seen>> named;
   std::set<int> numbers;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
@@ -104,20 +107,18 @@ std::vector<Seen> groups_of(const JobSnapshot& job) {
     for (const RecordedGroup& group : rank.flight_record->groups) {
       std::vector<int> members = members_of(group, rank);
       if (std::find(members.begin(), members.end(), *rank.rank) == members.end()) continue;
-      // In memory the default group of each library is another one of the same name.
-      const std::string library = rank.flight_record->from_memory ? group.library : "";
-      Seen& seen = groups[{group.name, group.description, library, members}];
+      Seen& seen = named[{group.name, group.description, members}][group.library];
       seen.text = name_group(group);
       seen.members = std::move(members);
       seen.by.emplace(r, &group);
     }
   }
   std::vector<Seen> shared;
-  for (auto& [key, seen] : groups) {
-    std::set<std::string> libraries;
-    for (const auto& [rank, group] : seen.by)
-      if (!group->library.empty()) libraries.insert(group->library);
-    if (seen.by.size() >= 2 && libraries.size() == 1) shared.push_back(std::move(seen));
+  for (auto& [name, by_library] : named) {
+    auto unknown = by_library.extract("");
+    if (!unknown.empty() && by_library.size() == 1) by_library.begin()->second.by.merge(unknown.mapped().by);
+    for (auto& [library, seen] : by_library)
+      if (seen.by.size() >= 2) shared.push_back(std::move(seen));
   }
   return shared;
 }

@@ -106,6 +106,20 @@ TEST_CASE("a dump that does not belong to these stacks accuses nobody") {
   CHECK(accused(job).empty());
 }
 
+TEST_CASE("a record from memory is compared with a dump of another rank") {
+  const RecordedGroup gathers = group({called(4, "_all_gather_base")}, kFour);
+  LiteralJob job = waiting(4, {{kReduces}, {gathers}, {kReduces}, {kReduces}});
+  job.job.ranks[1].flight_record->from_memory = true;
+  CHECK(accused(job) == Accused{{1, "collective-mismatch"}});
+  SECTION("in which its library is not known, as no operation of it is left") {
+    RecordedGroup& empty = job.job.ranks[1].flight_record->groups[0];
+    empty = group({}, kFour);
+    empty.library.clear();
+    empty.last_enqueued = empty.last_completed = 3;
+    CHECK(accused(job) == Accused{{1, "behind"}});
+  }
+}
+
 TEST_CASE("dumps of cores may be older, as the watchdog ends its process later") {
   LiteralJob job = waiting(2, {{group({called(4, "all_reduce")}, kTwo)}, {group({called(4, "broadcast")}, kTwo)}});
   for (RankSnapshot& rank : job.job.ranks) rank.source = Source::kCore, rank.flight_record->age_ms = 90'000;
