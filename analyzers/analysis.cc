@@ -14,7 +14,7 @@ namespace {
 
 // Whether a difference between ranks may be the cause of what the verdict says.
 bool may_follow_from_differences(const Verdict& verdict) {
-  if (verdict.status == VerdictStatus::kUndecided) return true;
+  if (verdict.status == VerdictStatus::kUndecided || verdict.status == VerdictStatus::kSymmetric) return true;
   return std::any_of(verdict.suspects.begin(), verdict.suspects.end(), [](const Suspect& suspect) {
     return suspect.reason == Reason::kCollectiveMismatch || suspect.reason == Reason::kCrashed ||
            suspect.reason == Reason::kProcessGroupOrder || suspect.reason == Reason::kUnmatchedP2p;

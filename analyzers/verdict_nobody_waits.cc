@@ -220,7 +220,7 @@ Verdict Judge::of_loop_at_one_place() const {
   const RankState& s = states_[tally_.elsewhere.front()];
   Verdict verdict =
       have_sampled_long()
-          ? make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop "
+          ? make(VerdictStatus::kSymmetric, fmt::format("all ranks do the same: each {}; for {:.0f} s none got on: a loop "
                                                         "without an end, or one long computation",
                                                         describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
           : make(VerdictStatus::kHealthy,
@@ -236,7 +236,7 @@ std::optional<Verdict> Judge::of_silence_at_one_place() const {
       }))
     return std::nullopt;
   const RankState& s = states_[tally_.elsewhere.front()];
-  return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; by the Flight Recorder {}",
+  return make(VerdictStatus::kSymmetric, fmt::format("all ranks do the same: each {}; by the Flight Recorder {}",
                                                      describe_suspect(job_, s, reason_for(s)), describe_silence(job_)));
 }
 
@@ -273,7 +273,7 @@ Verdict Judge::of_stillness_at_one_place() const {
     return undecided(fmt::format("each {}; what their tasks await, which may differ, is on no stack",
                                  describe_suspect(job_, s, reason_for(s))));
   Verdict symmetric = make(VerdictStatus::kSymmetric,
-                           fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
+                           fmt::format("all ranks do the same: each {}", describe_suspect(job_, s, reason_for(s))));
   if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) {
     const bool may_be_long = s.gpu.activity == GpuActivity::kKernel && !have_sampled_long();
     symmetric.doubt = may_be_long ? Doubt::kWorks : Doubt::kGpuWaits;

@@ -343,7 +343,7 @@ Verdict Judge::of_waiting() const {
   if (!deadlock && known_from_gpus()) {
     const std::string differences = describe_gpu_differences(job_);
     return make(VerdictStatus::kSymmetric,
-                fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the "
+                fmt::format("all ranks do the same: {} at the same place, and each GPU runs {}, waiting for the others; the "
                             "cause lies below these frames: {}",
                             waiting, name_collectives(states_[tally_.waiting.front()].gpu),
                             differences.empty()
@@ -362,7 +362,7 @@ Verdict Judge::of_waiting() const {
                     waiting));
   if (!deadlock) {
     Verdict symmetric =
-        make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these "
+        make(VerdictStatus::kSymmetric, fmt::format("all ranks do the same: {} at the same place; the cause lies below these "
                                                     "frames (network, GPU) or in a rank's other threads",
                                                     waiting));
     if (tally_.waits_for_gpu_only && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;

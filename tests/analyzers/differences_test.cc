@@ -272,6 +272,17 @@ TEST_CASE("an undecided verdict mentions what may be the cause, and nothing else
   CHECK(after.differences == std::vector<std::size_t>{0});
 }
 
+TEST_CASE("where all ranks are stuck in the same, what differs between them may be the cause") {
+  LiteralJob literal = alike(4);
+  REQUIRE(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+  set(literal.job.ranks[2], "NCCL_ALGO", "Ring");
+  const Verdict verdict = analyze(literal.job).verdict;
+  CHECK(verdict.status == VerdictStatus::kSymmetric);
+  CHECK(verdict.suspects.empty());
+  CHECK(verdict.differences == std::vector<std::size_t>{0});
+  CHECK(verdict.summary.ends_with("; note: NCCL_ALGO=Ring on rank 2, not set on the 3 others"));
+}
+
 TEST_CASE("versions in one line, with a mark where ranks differ") {
   LiteralJob literal = alike(4);
   CHECK(describe_versions(LiteralJob().job).empty());

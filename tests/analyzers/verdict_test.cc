@@ -273,7 +273,7 @@ TEST_CASE("what MPI does inside of its calls means nothing: the caller counts") 
   }
   const Verdict v = verdict_of(literal);
   CHECK(v.status == VerdictStatus::kSymmetric);
-  CHECK(v.summary.starts_with("no rank differs: ranks 0-3 wait in MPI_Recv at the same place"));
+  CHECK(v.summary.starts_with("all ranks do the same: ranks 0-3 wait in MPI_Recv at the same place"));
   ThreadSnapshot& thread = main_of_rank_2(literal);
   thread.frames[1] = literal.job.frames.intern(nat("PMPI_Bcast", "/lib/libmpi.so.12"));
   CHECK(describe_place(literal.job, thread) == "exchange_halo in solver");
