@@ -218,13 +218,13 @@ std::optional<Verdict> Judge::of_computing_gpus() const {
 
 Verdict Judge::of_loop_at_one_place() const {
   const RankState& s = states_[tally_.elsewhere.front()];
-  Verdict verdict =
-      have_sampled_long()
-          ? make(VerdictStatus::kSymmetric, fmt::format("all ranks do the same: each {}; for {:.0f} s none got on: a loop "
-                                                        "without an end, or one long computation",
-                                                        describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
-          : make(VerdictStatus::kHealthy,
-                 "nothing is seen to be stuck: every rank runs, each at the same place in every sample");
+  Verdict verdict = have_sampled_long()
+                        ? make(VerdictStatus::kSymmetric,
+                               fmt::format("all ranks do the same: each {}; for {:.0f} s none got on: a loop "
+                                           "without an end, or one long computation",
+                                           describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
+                        : make(VerdictStatus::kHealthy,
+                               "nothing is seen to be stuck: every rank runs, each at the same place in every sample");
   verdict.doubt = Doubt::kLoops;
   return verdict;
 }

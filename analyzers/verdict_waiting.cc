@@ -342,13 +342,14 @@ Verdict Judge::of_waiting() const {
         fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_samples()));
   if (!deadlock && known_from_gpus()) {
     const std::string differences = describe_gpu_differences(job_);
-    return make(VerdictStatus::kSymmetric,
-                fmt::format("all ranks do the same: {} at the same place, and each GPU runs {}, waiting for the others; the "
-                            "cause lies below these frames: {}",
-                            waiting, name_collectives(states_[tally_.waiting.front()].gpu),
-                            differences.empty()
-                                ? "the network (NICs, switches), NVLink, or a call that differs in size or group"
-                                : differences));
+    return make(
+        VerdictStatus::kSymmetric,
+        fmt::format("all ranks do the same: {} at the same place, and each GPU runs {}, waiting for the others; the "
+                    "cause lies below these frames: {}",
+                    waiting, name_collectives(states_[tally_.waiting.front()].gpu),
+                    differences.empty()
+                        ? "the network (NICs, switches), NVLink, or a call that differs in size or group"
+                        : differences));
   }
   if (!deadlock)
     if (auto computing = of_computing_gpus()) return *computing;
@@ -361,10 +362,10 @@ Verdict Judge::of_waiting() const {
                     "these processes; it has ended or was not looked at, or nobody else comes there",
                     waiting));
   if (!deadlock) {
-    Verdict symmetric =
-        make(VerdictStatus::kSymmetric, fmt::format("all ranks do the same: {} at the same place; the cause lies below these "
-                                                    "frames (network, GPU) or in a rank's other threads",
-                                                    waiting));
+    Verdict symmetric = make(VerdictStatus::kSymmetric,
+                             fmt::format("all ranks do the same: {} at the same place; the cause lies below these "
+                                         "frames (network, GPU) or in a rank's other threads",
+                                         waiting));
     if (tally_.waits_for_gpu_only && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
     return symmetric;
   }

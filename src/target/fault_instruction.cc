@@ -73,7 +73,7 @@ void read_fault_instruction(const Target& target, const Registers& registers, Si
   if (code.empty()) return;
   FaultInstruction& found = signal.instruction.emplace();
   const std::size_t length = decoded ? decoded->length : 0;
-  found.bytes = hex_bytes(code, length != 0 ? length : kLongestInstruction);
+  found.bytes = hex_bytes(code, decoded ? length : kLongestInstruction);
   if (!decoded) return;
   found.text = decoded->text;
   const auto add = [&](unsigned number) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "target/instruction_shape.h"
 #include "target/x86_rows.h"
 
 namespace rankstacks::target {
@@ -45,17 +46,40 @@ class Decoder {
   explicit Decoder(Bytes bytes) : bytes_(bytes.first(std::min(bytes.size(), kLongestInstruction))) {}
 
   std::optional<Instruction> decode() {
-    if (!read_prefixes()) return std::nullopt;
-    const bool done = map_ == Map::kOne ? one_byte() : map_ == Map::kTwo ? two_bytes() : other_maps();
-    if (!done || short_) return std::nullopt;
-    if (!instruction_.text.empty()) {
+    const bool known_encoding = read_prefixes();
+    const std::size_t operand_at = at_;
+    const bool named = known_encoding && (map_ == Map::kOne ? one_byte() : map_ == Map::kTwo && two_bytes());
+    if (short_) return std::nullopt;
+    if (named) {
       instruction_.length = at_;
       if (prefixes_.lock) instruction_.text.insert(0, "lock ");
+      return std::move(instruction_);
+    }
+    const auto shape = shape_of_instruction(bytes_);
+    if (!shape) return std::nullopt;
+    instruction_ = {};
+    instruction_.length = shape->length;
+    const bool has_memory = known_encoding && shape->has_modrm && shape->mod != 3;
+    if (has_memory && accesses_memory() && memory_is_plain(*shape)) {
+      at_ = operand_at;
+      keep(read_operand(1));
     }
     return std::move(instruction_);
   }
 
  private:
+  // lea, nop and the prefetches have an operand of which they take the address at most.
+  bool accesses_memory() const {
+    return map_ == Map::kOne ? opcode_ != 0x8d : map_ != Map::kTwo || opcode_ < 0x18 || opcode_ > 0x1f;
+  }
+  // Gathers and scatters have a vector of indices; the factor of EVEX's short displacement depends on the instruction.
+  bool memory_is_plain(const InstructionShape& shape) const {
+    if (prefixes_.encoding == Encoding::kLegacy) return true;
+    const bool of_indices = map_ == Map::k38 && ((opcode_ >= 0x90 && opcode_ <= 0x93) ||
+                                                 (opcode_ >= 0xa0 && opcode_ <= 0xa3) || (opcode_ & 0xfe) == 0xc6);
+    return !of_indices && (prefixes_.encoding == Encoding::kVex || shape.mod != 1);
+  }
+
   std::uint8_t next() {
     if (at_ >= bytes_.size()) return short_ = true, 0;
     return bytes_[at_++];
@@ -285,7 +309,9 @@ class Decoder {
     const unsigned number = operand.reg | (prefixes_.high_reg ? 16u : 0);
     const std::string name =
         (prefixes_.encoding == Encoding::kLegacy ? "" : "v") + std::string(row.name) + evex_suffix(row);
-    const std::string rm = rm_text(operand, bytes_of(row.size), true), reg = vector_register(number);
+    const bool compares = prefixes_.encoding == Encoding::kEvex && std::string_view(row.name).starts_with("pcmp");
+    const std::string rm = rm_text(operand, bytes_of(row.size), true),
+                      reg = compares ? fmt::format("%k{}", operand.reg & 7) : vector_register(number);
     const bool two_sources = prefixes_.encoding != Encoding::kLegacy && row.form == Form::kVectorUse;
     if (row.form == Form::kVectorStore) instruction_.text = fmt::format("{} {},{}", name, reg, rm);
     else if (two_sources)
@@ -298,6 +324,7 @@ class Decoder {
   std::string evex_suffix(const Row& row) const {
     const std::string_view name = row.name;
     if (prefixes_.encoding != Encoding::kEvex) return "";
+    if (row.mandatory == 3 && name == "movdqu") return prefixes_.w ? "16" : "8";
     if (name == "movdqu" || name == "movdqa") return prefixes_.w ? "64" : "32";
     if (name == "pxor" || name == "por") return prefixes_.w ? "q" : "d";
     return "";
@@ -341,7 +368,6 @@ class Decoder {
     if (opcode_ == 0x69 || opcode_ == 0x6b) return multiply();
     if (opcode_ == 0xcc) return instruction_.text = "int3", true;
     if (opcode_ == 0xf4) return instruction_.text = "hlt", true;
-    if (opcode_ >= 0xd8 && opcode_ <= 0xdf) return memory_alone();  // x87
     const Row* found = row();
     return found != nullptr && by_row(*found);
   }
@@ -439,11 +465,10 @@ class Decoder {
              true;
     if ((opcode_ & 0xf0) == 0x90 && prefixes_.encoding == Encoding::kLegacy) return set();
     if (opcode_ == 0xc7 && prefixes_.encoding == Encoding::kLegacy) return exchange_wide();
-    if (const Row* found = row()) return by_row(*found);
-    // SSE's opcodes, and all of VEX and EVEX but vzeroupper, have ModRM.
-    const bool sse = (opcode_ >= 0x10 && opcode_ <= 0x17) || (opcode_ >= 0x28 && opcode_ <= 0x2f) ||
-                     (opcode_ >= 0x50 && opcode_ <= 0x7f) || (opcode_ >= 0xd0 && opcode_ <= 0xfe);
-    return opcode_ != 0x77 && (sse || prefixes_.encoding != Encoding::kLegacy) && memory_alone();
+    const bool of_evex_alone = (opcode_ | 0x10) == 0x7f && prefixes_.mandatory() == 3;  // vmovdqu8, vmovdqu16
+    if (of_evex_alone && prefixes_.encoding != Encoding::kEvex) return false;
+    const Row* found = row();
+    return found != nullptr && by_row(*found);
   }
 
   bool extend() {
@@ -469,19 +494,6 @@ class Decoder {
     keep(operand);
     instruction_.text = fmt::format("cmpxchg{}b {}", prefixes_.w ? 16 : 8, text_of(*operand.memory));
     return true;
-  }
-
-  // Of all instructions of these maps ModRM is the next byte.
-  bool other_maps() { return memory_alone(); }
-  bool memory_alone() {
-    const std::uint8_t modrm = at_ < bytes_.size() ? bytes_[at_] : 0xff;
-    // The factor of a short displacement depends on the instruction.
-    if (prefixes_.encoding == Encoding::kEvex && (modrm >> 6) == 1) return false;
-    const Operand operand = read_operand(1);
-    // Relative to the instruction's end, which is not known.
-    if (operand.memory && operand.memory->base == kRip) return false;
-    keep(operand);
-    return operand.memory.has_value();
   }
 
   Bytes bytes_;

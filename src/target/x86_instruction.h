@@ -4,8 +4,8 @@
 // A decoder of the tool's own, and not a library (Zydis, Capstone): a fault has one instruction, of which the memory
 // operand is what matters, and that is encoded alike in all instructions (ModRM, SIB, displacement). A library would be
 // a dependency of the build and of the packaged binary that is larger than the rest of what it is needed for. An
-// instruction without a row in the tables has no text; if it is of a kind whose encoding always has a memory operand
-// (VEX, EVEX, 0F 38, 0F 3A), that operand is known nevertheless.
+// instruction without a row in the tables has no text; its length (instruction_shape.h) and, where the encoding alone
+// tells it, its memory operand are known nevertheless.
 //
 // Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, chapter 2 and appendix A.
 #pragma once
@@ -36,8 +36,8 @@ struct MemoryOperand {
 };
 
 struct Instruction {
-  std::string text;        // "mov 0x10(%rax),%rdx"; "": not in the tables
-  std::size_t length = 0;  // 0: not known, and `text` is ""
+  std::string text;  // "mov 0x10(%rax),%rdx"; "": not in the tables
+  std::size_t length = 0;
   std::vector<MemoryOperand> memory;
   std::optional<unsigned> divisor;  // DwarfRegister, of a division by a register
 };

@@ -17,12 +17,12 @@ std::vector<std::uint8_t> bytes_of(const std::string& text) {
   return bytes;
 }
 
-// "mov (%rax),%rdx"; "?": only its memory is known; "none".
+// "mov (%rax),%rdx"; "?": it has no text, only its length; "none".
 std::string decoded(const std::string& bytes) {
   const auto instruction = decode_instruction(bytes_of(bytes));
   if (!instruction) return "none";
-  if (instruction->text.empty()) return instruction->length == 0 ? "?" : "a length without a text";
-  return instruction->length == bytes_of(bytes).size() ? instruction->text : "another length";
+  if (instruction->length != bytes_of(bytes).size()) return "another length";
+  return instruction->text.empty() ? "?" : instruction->text;
 }
 
 Registers registers() {
@@ -122,12 +122,50 @@ TEST_CASE("divisions and traps") {
   CHECK(decoded("f4") == "hlt");
 }
 
-TEST_CASE("what the tables lack has its memory operand alone, or nothing") {
-  CHECK(decoded("c4 e2 7d 58 07") == "?");  // vpbroadcastd (%rdi),%ymm0
-  CHECK(addresses("c4 e2 7d 58 07") == std::vector<Address>{0x6000});
-  CHECK(decoded("db 2f") == "?");                       // fldt (%rdi)
-  CHECK(decoded("62 f3 7d 20 3f 4e 01 00") == "none");  // the factor of its displacement is not known
-  CHECK(decoded("0f 05") == "none");
+TEST_CASE("vector instructions that write a mask, or whose names have the width of their elements") {
+  CHECK(decoded("62 f1 7d 20 74 00") == "vpcmpeqb (%rax),%ymm16,%k0");
+  CHECK(decoded("62 f1 75 28 76 58 02") == "vpcmpeqd 0x40(%rax),%ymm1,%k3");
+  CHECK(decoded("62 e1 7f 28 6f 00") == "vmovdqu8 (%rax),%ymm16");
+  CHECK(decoded("62 f1 ff 48 7f 4f 01") == "vmovdqu16 %zmm1,0x40(%rdi)");
+  CHECK(decoded("62 e1 7d 20 da 4f 01") == "vpminub 0x20(%rdi),%ymm16,%ymm17");
+  CHECK(decoded("f2 0f 6f 00") == "?");  // these exist with EVEX alone
+}
+
+TEST_CASE("conversions, square roots, and single instructions of compiled code") {
+  CHECK(decoded("f3 0f 5a 00") == "cvtss2sd (%rax),%xmm0");
+  CHECK(decoded("c5 f3 5a 40 08") == "vcvtsd2ss 0x8(%rax),%xmm1,%xmm0");
+  CHECK(decoded("f2 0f 51 10") == "sqrtsd (%rax),%xmm2");
+  CHECK(decoded("f3 48 0f b8 10") == "popcnt (%rax),%rdx");
+  CHECK(decoded("0f c3 07") == "movnti %eax,(%rdi)");
+}
+
+TEST_CASE("what the tables lack has its length, and its memory operand where the encoding alone tells it") {
+  const std::vector<Address> rax{0x1000}, rdi{0x6000}, none;
+  for (const char* text : {"c4 e2 7d 58 07",        // vpbroadcastd (%rdi),%ymm0
+                           "db 2f",                 // fldt (%rdi)
+                           "c4 e2 75 b8 17",        // vfmadd231ps (%rdi),%ymm1,%ymm2
+                           "62 f2 7e 20 26 0f"}) {  // vptestnmb (%rdi),%ymm16,%k1
+    CAPTURE(text);
+    CHECK(decoded(text) == "?");
+    CHECK(addresses(text) == rdi);
+  }
+  for (const char* text : {"0f 38 f0 10",        // movbe (%rax),%edx
+                           "c4 e2 60 f2 08",     // andn (%rax),%ebx,%ecx
+                           "f2 48 0f 2c 10",     // cvttsd2si (%rax),%rdx
+                           "66 0f 70 00 00"}) {  // pshufd $0x0,(%rax),%xmm0
+    CAPTURE(text);
+    CHECK(decoded(text) == "?");
+    CHECK(addresses(text) == rax);
+  }
+  CHECK(addresses("d9 05 10 00 00 00") == std::vector<Address>{0x400016});  // flds 0x10(%rip)
+  for (const char* text : {"62 f3 7d 20 3e 4f 01 04",  // vpcmpnequb 0x20(%rdi),%ymm16,%k1: the displacement's factor
+                           "c4 e2 75 92 1c 90",        // vgatherdps %ymm1,(%rax,%ymm2,4),%ymm3: a vector of indices
+                           "48 8d 10", "0f 18 08",     // lea (%rax),%rdx; prefetcht0 (%rax): no access
+                           "0f 05"}) {                 // syscall
+    CAPTURE(text);
+    CHECK(decoded(text) == "?");
+    CHECK(addresses(text) == none);
+  }
   CHECK(decoded("06") == "none");
 }
 
