@@ -315,6 +315,11 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
   if (const auto activity = whatever_its_frames(job_, job_.ranks[rank], thread_index)) {
     doing.activity = *activity;
     doing.by_frame = true;
+  } else if (const auto frame = remote_call_of(rank, thread_index)) {
+    doing.activity = known::Activity::kPeerWait;
+    doing.operation = operation_of_kind(known::OperationKind::kRemoteCall, "the answer to a remote call");
+    doing.by_frame = true;
+    doing.frame = *frame;
   } else if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
     if (waits_for_hooks_future(rank, thread_index, decided.frame)) {
       doing.activity = known::Activity::kNativeLock;
@@ -364,6 +369,18 @@ Doing Activities::by_frames(const RankSnapshot& rank, const ThreadSnapshot& thre
         return rule.activity == known::Activity::kPointToPoint && rule.operation.kind == known::OperationKind::kSetUp;
       });
   return doing;
+}
+
+// A process that takes part in torch.distributed.rpc waits for a future of PyTorch's (rpc_async, wait_all).
+std::optional<std::size_t> Activities::remote_call_of(std::size_t rank, std::size_t thread_index) const {
+  const ThreadSnapshot& thread = job_.ranks[rank].threads[thread_index];
+  if (std::find(roles_[rank].begin(), roles_[rank].end(), known::Role::kRpc) == roles_[rank].end()) return std::nullopt;
+  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
+    const Frame& frame = job_.frames[thread.frames[i]];
+    if (frame.kind == FrameKind::kPython) break;  // what the future's callbacks do
+    if (frame.function && contains(*frame.function, "torch::jit::PythonFutureWrapper::wait")) return i;
+  }
+  return std::nullopt;
 }
 
 bool Activities::most_wait_for_buckets() {
@@ -459,7 +476,8 @@ Doing Activities::of_rank(std::size_t rank) {
   const Doing doing = of_hooks_future(rank, of_thread(rank, main));
   // It waits for the end of its calls in other ranks, and these may wait for one that it serves.
   if (doing.by_frame && known::waits_for_ranks(doing.activity) &&
-      is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls))
+      (doing.operation.kind == known::OperationKind::kRemoteCall ||
+       is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls)))
     if (const auto served = of_served_call(rank, main)) return *served;
   const bool by_engine = doing.activity == known::Activity::kAutograd;
   if (!by_engine && doing.operation.kind != known::OperationKind::kEventLoop &&

@@ -69,6 +69,8 @@ class Activities {
   // thread is in a collective. gloo's and MPI's futures are complete when a thread of theirs has run the collective.
   // Where most ranks wait there, they wait for a rank.
   bool waits_for_hooks_future(std::size_t rank, std::size_t thread, std::size_t frame);
+  // The frame in which it waits for a call that another process carries out.
+  std::optional<std::size_t> remote_call_of(std::size_t rank, std::size_t thread) const;
   bool most_wait_for_buckets();
   // For a thread that waits for a future of DDP's hook: what the thread does that is to set it, if that is known.
   Doing of_hooks_future(std::size_t rank, const Doing& waiting);

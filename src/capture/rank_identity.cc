@@ -38,7 +38,9 @@ constexpr Variables kLaunchers[] = {
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},  // srun
     {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},    // horovodrun with gloo
     {"JAX_PROCESS_ID", "JAX_NUM_PROCESSES", "", ""},                                 // jax.distributed.initialize
-    {"JOB_COMPLETION_INDEX", "", "", ""},                                            // an indexed job of Kubernetes
+    {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_LOCAL_RANK",
+     "PADDLE_LOCAL_SIZE"},                 // paddle.distributed.launch
+    {"JOB_COMPLETION_INDEX", "", "", ""},  // an indexed job of Kubernetes
 };
 
 // Far above the size of any job; a larger number is not a rank.

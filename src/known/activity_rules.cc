@@ -90,6 +90,7 @@ constexpr ActivityRule kRules[] = {
 
     // The data pipeline
     {M::kPythonFile, "", "torch/utils/data/", A::kDataLoading, "pytorch utils/data/"},
+    {M::kPythonFile, "", "paddle/io/", A::kDataLoading, "paddle io/dataloader/"},
     {M::kPythonFile, "", "/torchdata/", A::kDataLoading, "torchdata"},
     {M::kPythonFile, "", "/webdataset/", A::kDataLoading, "webdataset"},
     {M::kPythonFile, "", "-packages/datasets/", A::kDataLoading, "hugging face datasets"},
@@ -200,8 +201,8 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "c10::cuda::device_synchronize", "", A::kGpuWait, "pytorch c10/cuda/CUDAFunctions.cpp"},
     {M::kPython, "synchronize", "torch/cuda/", A::kGpuWait, "pytorch cuda/"},
 
-    // The main thread waits for the threads of an engine: in a backward pass on a device for autograd's, or for the
-    // value of an array that XLA computes.
+    // The main thread waits for the threads of an engine: in a backward pass on a device for autograd's, for the value
+    // of an array that XLA computes, or for TensorFlow's executor.
     {M::kNative, "c10::ivalue::Future::wait", "", A::kAutograd, "pytorch aten/src/ATen/core/ivalue_inl.h"},
     {M::kNative, "torch::autograd::ReadyQueue::pop", "", A::kAutograd, "pytorch autograd/engine.cpp"},
     {M::kNativePrefix, "tsl::BlockUntilReady", "", A::kAutograd, "xla tsl/concurrency/async_value.cc: also of the conversion by numpy.asarray"},
@@ -209,6 +210,8 @@ constexpr ActivityRule kRules[] = {
     {M::kNative, "PyArray::BlockUntilReady", "", A::kAutograd, "jaxlib py_array.cc"},
     {M::kNative, "xla::PjRtFuture<", "", A::kAutograd, "xla pjrt/pjrt_future.h, -2025"},
     {M::kNative, "xla::PjRtBuffer::ToLiteralSync", "", A::kAutograd, "xla pjrt/pjrt_client.h"},
+    {M::kNative, "tensorflow::ProcessFunctionLibraryRuntime::RunSync", "", A::kAutograd, "tensorflow core/common_runtime/process_function_library_runtime.cc"},
+    {M::kNative, "tensorflow::DirectSession::WaitForNotification", "", A::kAutograd, "tensorflow core/common_runtime/direct_session.cc"},
     {M::kPython, "block_until_ready", "jax/_src/", A::kAutograd, "jax _src/array.py, _src/api.py"},
     {M::kPython, "_value", "jax/_src/array.py", A::kAutograd, "jax _src/array.py: the conversion to numpy's array"},
     {M::kPython, "device_get", "jax/_src/api.py", A::kAutograd, "jax _src/api.py"},

@@ -40,6 +40,7 @@ constexpr IdleRule kIdleRules[] = {
     {R::kTcpStore, IdleMatch::kOnly, "libtorch_cpu.so", "", Wait::kPoll, "pytorch TCPStore.cpp, 1.13-2.0 without symbols: nothing else of it polls right in its thread's function"},
     {R::kAutograd, IdleMatch::kFunction, "autograd::ReadyQueue::pop", "", Wait::kCondition, "pytorch autograd/engine.cpp"},
     {R::kDataLoader, IdleMatch::kPython, "_worker_loop", "torch/utils/data/_utils/worker.py", Wait::kBlocks, "pytorch utils/data: waits in its index queue"},
+    {R::kDataLoader, IdleMatch::kPython, "_worker_loop", "paddle/io/dataloader/worker.py", Wait::kBlocks, "paddle io/dataloader/worker.py"},
     {R::kDataLoader, IdleMatch::kPython, "", "torch/utils/data/_utils/pin_memory.py", Wait::kBlocks, "pytorch utils/data"},
     {R::kJitCompile, IdleMatch::kPython, "", "torch/_inductor/compile_worker/", Wait::kBlocks, "pytorch inductor, 2.1-"},
     {R::kLogging, IdleMatch::kPython, "", "tqdm/_monitor.py", Wait::kBlocks, "tqdm TMonitor"},

@@ -114,7 +114,9 @@ constexpr PlaceRule kRules[] = {
     {P::kRemoteCalls, "", M::kContains, "torch/distributed/rpc/", "pytorch distributed/rpc"},
     {P::kRemoteCall, "_run_function", M::kContains, "torch/distributed/rpc/", "pytorch distributed/rpc/internal.py"},
     {P::kLoaderLoop, "_worker_loop", M::kSuffix, "torch/utils/data/_utils/worker.py", "pytorch utils/data/_utils/worker.py"},
+    {P::kLoaderLoop, "_worker_loop", M::kSuffix, "paddle/io/dataloader/worker.py", "paddle io/dataloader/worker.py"},
     {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/fetch.py", "pytorch utils/data/_utils/fetch.py"},
+    {P::kLoaderWork, "", M::kSuffix, "paddle/io/dataloader/fetcher.py", "paddle io/dataloader/fetcher.py"},
     {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/collate.py", "pytorch utils/data/_utils/collate.py"},
 };
 // clang-format on

@@ -83,6 +83,7 @@ constexpr RoleRule kThreadRules[] = {
     // Python threads with a purpose
     {M::kPython, "_pin_memory_loop", "torch/utils/data/_utils/pin_memory.py", R::kDataLoader, "pytorch utils/data"},
     {M::kPython, "_worker_loop", "torch/utils/data/_utils/worker.py", R::kDataLoader, "pytorch utils/data"},
+    {M::kPython, "_worker_loop", "paddle/io/dataloader/worker.py", R::kDataLoader, "paddle io/dataloader/worker.py"},
     {M::kPythonEntryFile, "", "/torchdata/", R::kDataLoader, "torchdata nodes, dataloader2"},
     {M::kPythonEntryFile, "", "/ffcv/loader/", R::kDataLoader, "ffcv loader/epoch_iterator.py"},
     {M::kPythonEntryFile, "", "-packages/streaming/base/", R::kDataLoader, "mosaicml streaming base/dataset.py"},
@@ -195,6 +196,7 @@ constexpr RoleRule kThreadRules[] = {
 // clang-format off
 constexpr RoleRule kChildRules[] = {
     {M::kPython, "_worker_loop", "torch/utils/data/_utils/worker.py", R::kDataLoader, "pytorch utils/data"},
+    {M::kPython, "_worker_loop", "paddle/io/dataloader/worker.py", R::kDataLoader, "paddle io/dataloader/worker.py"},
     {M::kPythonFile, "", "/torchdata/dataloader2/communication/", R::kDataLoader, "torchdata -0.9"},
     {M::kPythonFile, "", "nvidia/dali/_multiproc/", R::kDataLoader, "dali"},
     {M::kPythonFile, "", "/grain/_src/python/", R::kDataLoader, "grain"},

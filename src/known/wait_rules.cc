@@ -140,6 +140,15 @@ constexpr ActivityRule kRules[] = {
     {M::kNative, "xla::cpu::GlooCommunicator::AllReduce", "", A::kCollective, "xla backends/cpu/collectives/gloo_communicator.cc", {"all_reduce"}},
     {M::kNative, "xla::cpu::GlooCommunicator::AllGather", "", A::kCollective, "xla backends/cpu/collectives/gloo_communicator.cc", {"all_gather"}},
     {M::kNative, "xla::cpu::GlooCommunicator::", "", A::kCollective, "xla backends/cpu/collectives/gloo_communicator.cc", {"GlooCommunicator", "a gloo collective of XLA", C::kUnknown, K::kNone, true}},
+    // TensorFlow's collectives, in its threads `collective_ops`; all of them run within ExecuteAsync. A server that waits
+    // for its end is idle.
+    {M::kNative, "tensorflow::RingReducer::", "", A::kCollective, "tensorflow core/common_runtime/ring_reducer.cc", {"all_reduce", "TensorFlow's all-reduce", C::kAllReduce}},
+    {M::kNative, "tensorflow::RingGatherer::", "", A::kCollective, "tensorflow core/common_runtime/ring_gatherer.cc", {"all_gather", "TensorFlow's all-gather", C::kAllGather}},
+    {M::kNative, "tensorflow::HierarchicalTreeBroadcaster::", "", A::kCollective, "tensorflow core/common_runtime/hierarchical_tree_broadcaster.cc", {"broadcast", "TensorFlow's broadcast", C::kBroadcast}},
+    {M::kNative, "tensorflow::BaseCollectiveExecutor::", "", A::kCollective, "tensorflow core/common_runtime/base_collective_executor.cc", {"BaseCollectiveExecutor", "a collective of TensorFlow", C::kUnknown, K::kNone, true}},
+    {M::kNative, "tensorflow::GrpcServer::Join", "", A::kPeerWait, "tensorflow core/distributed_runtime/rpc/grpc_server_lib.cc", {"Join", "requests to TensorFlow's server", C::kUnknown, K::kWork}},
+    // torchft: the replicas of a job agree on who takes part in a step
+    {M::kPython, "wait_quorum", "torchft/manager.py", A::kCollective, "torchft manager.py", {"wait_quorum", "torchft's quorum"}},
     // Native side: c10d/Work.cpp, ProcessGroup*.cpp, reducer.cpp; gloo; nccl.h; mpi.h
     {M::kNative, "c10d::Reducer::finalize_backward", "", A::kCollective, "pytorch c10d/reducer.cpp", {"Reducer::finalize_backward", "DDP's gradient all-reduce", C::kAllReduce}},
     {M::kNative, "c10d::Reducer::sync_bucket_indices", "", A::kCollective, "pytorch c10d/reducer.cpp", {"Reducer::sync_bucket_indices", "DDP's bucket broadcast", C::kBroadcast}},

@@ -127,6 +127,57 @@ TEST_CASE("SGLang: the first scheduler asks for requests, the others wait for wh
   CHECK(verdict_text(stuck) == "culprit 0 user-code");
 }
 
+TEST_CASE("TensorFlow: the thread of the collective shows what the main thread waits for") {
+  const std::string cc = kPackages + "tensorflow/libtensorflow_cc.so.2";
+  const Stack waits = {libc("syscall"), nat("absl::Notification::WaitForNotification() const", cc),
+                       nat("tensorflow::ProcessFunctionLibraryRuntime::RunSync(tensorflow::Options const&) const", cc),
+                       py("quick_execute", kPackages + "tensorflow/python/eager/execute.py", 53),
+                       py("fit", "/home/u/train.py", 42)};
+  const Stack reduces = {libc("syscall"), nat("tensorflow::RingAlg::PCQueue::Dequeue()", cc),
+                         nat("tensorflow::RingReducer::RunAsyncParts()", cc),
+                         nat("tensorflow::BaseCollectiveExecutor::ExecuteAsync(tensorflow::OpKernelContext*)", cc),
+                         nat("tsl::UnboundedWorkQueue::PooledThreadFunc()", cc)};
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) {
+    RankSnapshot& rank = literal.rank(r, 3, r == 1 ? sleeps_in("log_metrics") : waits);
+    if (r != 1) literal.thread(rank, rank.pid + 7, "collective_ops", reduces);
+  }
+  CHECK(verdict_text(literal) == "culprit 1 user-code");
+  CHECK(verdict_of(literal).summary.find("TensorFlow's all-reduce") != std::string::npos);
+  // A parameter server waits for requests, and for its end.
+  LiteralJob server;
+  for (int r = 0; r < 2; ++r)
+    server.rank(r, 2,
+                {libc("__pthread_clockjoin_ex"), nat("tensorflow::GrpcServer::Join()", cc), nat("TF_ServerJoin", cc),
+                 py("join", kPackages + "tensorflow/python/training/server_lib.py", 185)});
+  CHECK(verdict_text(server) == "healthy");
+}
+
+TEST_CASE("torch.distributed.rpc: a future is the answer of another rank") {
+  const std::string api = kPackages + "torch/distributed/rpc/api.py";
+  const Stack future = {libc("pthread_cond_wait"), nat("torch::jit::PythonFutureWrapper::wait()"),
+                        py("<module>", "/home/u/train.py", 15)};
+  const Stack leaves = {libc("sem_wait"), py("wait", kPython + "threading.py", 327), py("_all_gather", api, 257),
+                        py("shutdown", api, 382), py("<module>", "/home/u/train.py", 16)};
+  const Stack serves = Stack{libc("read"), py("grads", "/home/u/train.py", 7)} +
+                       Stack{py("_run_function", kPackages + "torch/distributed/rpc/internal.py", 209)};
+  const Stack polls = {libc("pthread_cond_timedwait"),
+                       nat("torch::distributed::rpc::TensorPipeAgent::pollTimeoutRpcs()")};
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, r == 0 ? future : leaves);
+    literal.thread(rank, rank.pid + 7, "python3", polls);
+    if (r == 2) literal.thread(rank, rank.pid + 8, "pt_thread_pool", serves);
+  }
+  const Verdict v = verdict_of(literal);
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(literal.job.ranks[v.suspects[0].rank].rank == 2);
+  // Without RPC such a future is one of the process's own, and the others wait for this rank.
+  LiteralJob own;
+  for (int r = 0; r < 4; ++r) own.rank(r, 4, r == 0 ? future : waits_in_all_reduce());
+  CHECK(verdict_text(own).starts_with("culprit 0"));
+}
+
 TEST_CASE("Ray: a driver waits for its actors, actors for tasks") {
   const Stack main_loop = {py("main_loop", kPackages + "ray/_private/worker.py", 879),
                            py("<module>", kPackages + "ray/_private/workers/default_worker.py", 297)};
