@@ -36,22 +36,66 @@ std::string_view ending_of(std::string_view path) {
   return plain && ending.size() > 1 && ending.size() <= kLongest ? ending : "";
 }
 
+bool all_digits(std::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), is_digit); }
+
+bool is_digits_and_dots(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return is_digit(c) || c == '.'; });
+}
+
+// "12.4.5.8", if it is known to be a version.
+bool is_plain_version(std::string_view value) {
+  constexpr std::size_t kLongest = 24;
+  return value.size() <= kLongest && is_digits_and_dots(value);
+}
+
+// "7", "-0.1", "1e-05", "2.28.9"; four numbers may be a part of an address.
+bool is_single_number(std::string_view word) {
+  if (word.starts_with('-') || word.starts_with('+')) word.remove_prefix(1);
+  const std::size_t exponent = word.find_first_of("eE");
+  if (exponent != std::string_view::npos) {
+    std::string_view of_ten = word.substr(exponent + 1);
+    if (of_ten.starts_with('-') || of_ten.starts_with('+')) of_ten.remove_prefix(1);
+    if (!all_digits(of_ten)) return false;
+    word = word.substr(0, exponent);
+  }
+  return std::count(word.begin(), word.end(), '.') < 3 && std::any_of(word.begin(), word.end(), is_digit) &&
+         is_digits_and_dots(word);
+}
+
+// "0-7", as CPUs and devices are counted, and "2026-01-31"; other groups of digits number people and accounts.
+bool is_range_or_date(std::string_view word) {
+  constexpr std::size_t kLongestInRange = 3;
+  const std::size_t dash = word.find('-');
+  if (dash == std::string_view::npos) return false;
+  const std::string_view first = word.substr(0, dash), rest = word.substr(dash + 1);
+  if (!all_digits(first)) return false;
+  if (all_digits(rest)) return first.size() <= kLongestInRange && rest.size() <= kLongestInRange;
+  const auto is_two_digits = [](std::string_view part) { return part.size() == 2 && all_digits(part); };
+  return first.size() == 4 && rest.size() == 5 && is_two_digits(rest.substr(0, 2)) && rest[2] == '-' &&
+         is_two_digits(rest.substr(3));
+}
+
+// A number, or some with commas between them.
 bool is_number(std::string_view word) {
   constexpr std::size_t kLongest = 12;
-  return !word.empty() && word.size() <= kLongest && std::any_of(word.begin(), word.end(), is_digit) &&
-         std::all_of(word.begin(), word.end(),
-                     [](char c) { return is_digit(c) || c == '.' || c == '-' || c == '+' || c == 'e' || c == ','; });
+  if (word.empty() || word.size() > kLongest) return false;
+  while (true) {
+    const std::size_t comma = word.find(',');
+    const std::string_view one = word.substr(0, comma);
+    if (!is_single_number(one) && !is_range_or_date(one)) return false;
+    if (comma == std::string_view::npos) return true;
+    word.remove_prefix(comma + 1);
+  }
 }
 
 // Values of options that say how a job is built, and nothing about whose it is.
 bool is_plain_value(std::string_view word) {
   return is_number(word) ||
-         is_one_of(word,
-                   {"true",  "false",      "True",    "False",   "none",    "None",      "auto",     "yes",   "no",
-                    "on",    "off",        "nccl",    "gloo",    "mpi",     "ucc",       "cuda",     "cpu",   "gpu",
-                    "bf16",  "fp16",       "fp32",    "fp8",     "tf32",    "adam",      "adamw",    "sgd",   "fork",
-                    "spawn", "forkserver", "c10d",    "etcd",    "static",  "ddp",       "fsdp",     "train", "eval",
-                    "test",  "bfloat16",   "float16", "float32", "0.0.0.0", "127.0.0.1", "localhost"});
+         is_one_of(word, {"true",  "false",      "True",    "False",   "none",     "None", "auto",  "yes",   "no",
+                          "on",    "off",        "nccl",    "gloo",    "mpi",      "ucc",  "cuda",  "cpu",   "gpu",
+                          "bf16",  "fp16",       "fp32",    "fp8",     "tf32",     "adam", "adamw", "sgd",   "fork",
+                          "spawn", "forkserver", "c10d",    "etcd",    "static",   "ddp",  "fsdp",  "train", "eval",
+                          "test",  "bfloat16",   "float16", "float32", "localhost"});
 }
 
 }  // namespace
@@ -96,10 +140,7 @@ void FieldRedaction::thread_name(std::string& value) {
 
 // "1.14.44.0" is no address here.
 void FieldRedaction::version(std::string& value) {
-  constexpr std::size_t kLongest = 24;
-  const bool plain = value.size() <= kLongest &&
-                     std::all_of(value.begin(), value.end(), [](char c) { return is_digit(c) || c == '.'; });
-  if (!plain) name(value);
+  if (!is_plain_version(value)) name(value);
 }
 
 void FieldRedaction::path(std::string& value) {
@@ -200,19 +241,22 @@ std::vector<std::string> FieldRedaction::without_arguments(const std::vector<std
     } else if (word.starts_with("--") || (equals != std::string::npos && equals > 0 && is_alnum(word[0]))) {
       out = word.substr(0, equals);
       name(out);
-      if (equals != std::string::npos) out += "=" + argument(word.substr(equals + 1));
+      if (equals != std::string::npos) out += "=" + argument(word.substr(equals + 1), names_a_version(out));
     } else if (word.starts_with('-') && word.size() > 2 && !is_number(word)) {
-      out = word.substr(0, 2) + argument(word.substr(2));  // -pVALUE
+      out = word.substr(0, 2) + argument(word.substr(2), false);  // -pVALUE
     } else if (!word.starts_with('-') || word.size() > 2) {
-      out = argument(word);
+      out = argument(word, shown.back().starts_with('-') && names_a_version(shown.back()));
     }
     shown.push_back(std::move(out));
   }
   return shown;
 }
 
-std::string FieldRedaction::argument(const std::string& word) {
-  if (word.empty() || word == kSecret || is_plain_value(word)) return word;
+std::string FieldRedaction::argument(const std::string& word, bool is_version) {
+  if (word.empty() || word == kSecret) return word;
+  if (is_version && is_plain_version(word)) return word;
+  if (const auto addresses = private_.addresses(word)) return *addresses;
+  if (is_plain_value(word)) return word;
   // The analysis asks for these helpers of Python's (analyzers/children.cc).
   for (const std::string_view helper : {"multiprocessing.resource_tracker", "multiprocessing.forkserver"})
     if (contains(word, helper)) return std::string(helper);
@@ -225,6 +269,8 @@ std::string FieldRedaction::setting(const std::string& name, const std::string& 
   if (value.empty()) return value;
   if (names_a_secret(name, value)) return std::string(kSecret);
   if (!names_) return without_secrets(value, value.starts_with('/') ? Text::kPath : Text::kWords);
+  if (names_a_version(name) && is_plain_version(value)) return value;
+  if (const auto addresses = private_.addresses(value)) return private_.addresses(meaning).value_or(*addresses);
   if (is_plain_value(value) || known::is_setting_word(value)) return value;
   const bool is_list = value.find_first_of(": ,;") != std::string::npos;
   if (!is_list && is_of_system(value)) return private_.replaced(value, Text::kPath);

@@ -47,7 +47,7 @@ class FieldRedaction {
   std::string data_file(const std::string& path);
   std::string own_words(const std::string& text);
   std::vector<std::string> without_arguments(const std::vector<std::string>& words);
-  std::string argument(const std::string& word);
+  std::string argument(const std::string& word, bool is_version);
   std::string setting(const std::string& name, const std::string& value, const std::string& meaning);
 
   Pseudonyms& pseudonyms_;

@@ -66,6 +66,20 @@ bool is_loopback(std::string_view address) {
          is_one_of(address, {"0.0.0.0", "::1", "::", "::ffff:127.0.0.1"});
 }
 
+bool ends_with_version(std::string_view text) {
+  for (const std::string_view word : {"version", "Version", "VERSION"})
+    if (text.ends_with(word)) return true;
+  return false;
+}
+
+// What is said before a number tells that it is a version: "version 1.2.3.4", "torch==1.2.3.4", "x>=1.2.3.4".
+bool tells_a_version(std::string_view before) {
+  for (const std::string_view sign : {"==", ">=", "<=", "~=", "!="})
+    if (before.ends_with(sign)) return true;
+  while (!before.empty() && contains(" :='\"", before.back())) before.remove_suffix(1);
+  return ends_with_version(before);
+}
+
 // ":4711" at the start of the text: its length.
 std::size_t length_of_port(std::string_view text) {
   if (!text.starts_with(':')) return 0;
@@ -73,7 +87,16 @@ std::size_t length_of_port(std::string_view text) {
   return digits == 0 || digits > 5 || (digits + 1 < text.size() && is_alnum(text[digits + 1])) ? 0 : digits + 1;
 }
 
+// "/24" at the start of the text: its length.
+std::size_t length_of_mask(std::string_view text) {
+  if (!text.starts_with('/')) return 0;
+  const std::size_t digits = run_of(text.substr(1), is_digit).size();
+  return digits == 0 || digits > 3 ? 0 : digits + 1;
+}
+
 }  // namespace
+
+bool names_a_version(std::string_view name) { return ends_with_version(name) || name.ends_with("_VER"); }
 
 // One pass over one text.
 class PrivateScan {
@@ -90,11 +113,28 @@ class PrivateScan {
     return std::move(out_);
   }
 
+  // PrivateText::addresses
+  std::optional<std::string> run_over_addresses() {
+    while (true) {
+      if (text_.substr(at_).starts_with("tcp://")) copy(6);
+      if (at_ >= text_.size() || !address()) return std::nullopt;
+      copy(length_of_port(text_.substr(at_)));  // of a loopback address
+      copy(length_of_mask(text_.substr(at_)));
+      if (at_ == text_.size()) return std::move(out_);
+      if (text_[at_] != ',' && text_[at_] != '-') return std::nullopt;
+      copy(1);
+    }
+  }
+
  private:
   bool replace(std::size_t length, std::string_view name) {
     out_ += name;
     at_ += length;
     return true;
+  }
+  void copy(std::size_t length) {
+    out_ += text_.substr(at_, length);
+    at_ += length;
   }
   char before() const { return at_ == 0 ? '\0' : text_[at_ - 1]; }
 
@@ -162,6 +202,7 @@ class PrivateScan {
     if (!parses_as(AF_INET, number)) return false;
     const std::string_view rest = text_.substr(at_ + number.size());
     if (!rest.empty() && (is_alnum(rest.front()) || rest.front() == '_')) return false;
+    if (tells_a_version(text_.substr(0, at_))) return false;
     return replace_address(number, number.size());
   }
 
@@ -193,8 +234,7 @@ class PrivateScan {
   // "10.0.0.1:4711" -> "ip-1:port-1"
   bool replace_address(std::string_view address, std::size_t length) {
     if (is_loopback(address)) {
-      out_ += text_.substr(at_, length);
-      at_ += length;
+      copy(length);
       return true;
     }
     replace(length, of_.names_.of("ip", address));
@@ -271,6 +311,10 @@ std::optional<PrivateText::Match> PrivateText::known_word(std::string_view text,
     if (found != words_.end()) return Match{length, found->second};
   }
   return std::nullopt;
+}
+
+std::optional<std::string> PrivateText::addresses(std::string_view value) {
+  return PrivateScan(*this, value, Text::kWords).run_over_addresses();
 }
 
 std::string PrivateText::replaced(std::string_view text, Text kind) {

@@ -16,6 +16,9 @@
 
 namespace rankstacks::redact {
 
+// "--version", "NCCL_VERSION": four numbers with dots between them are no address there.
+bool names_a_version(std::string_view name);
+
 class PrivateText {
  public:
   explicit PrivateText(Pseudonyms& names) : names_(names) {}
@@ -23,6 +26,10 @@ class PrivateText {
   // The value of a field that holds a host: its name or its address. "", "unknown" and "localhost" stay.
   std::string host(std::string_view original);
   void know_user(std::string_view user);
+
+  // Of a value that consists of addresses ("10.0.0.1", "10.0.0.1:4711,10.0.0.0/24", "tcp://[fe80::1]:80"): with
+  // pseudonyms in their places; nullopt: it is something else.
+  std::optional<std::string> addresses(std::string_view value);
 
   // Without secrets as well.
   std::string replaced(std::string_view text, Text kind);

@@ -68,6 +68,35 @@ TEST_CASE("addresses") {
   CHECK(f.name("dead::beef1") == "dead::beef1");
 }
 
+TEST_CASE("versions of four numbers are no addresses") {
+  Fixture f;
+  for (const std::string text : {"driver version 12.4.5.8", "needs torch==2.1.0.1", "x>=1.2.3.4", "VERSION=1.2.3.4",
+                                 "{'version': '1.2.3.4'}", "libcublas.so.12.4.5.8", "v1.2.3.4"})
+    CHECK(f.words(text) == text);
+  CHECK(f.words("addr=1.2.3.4") == "addr=ip-1");
+  CHECK(names_a_version("--cuda-version"));
+  CHECK(names_a_version("NCCL_VERSION"));
+  CHECK_FALSE(names_a_version("--conversions"));
+}
+
+TEST_CASE("values that consist of addresses") {
+  Fixture f;
+  CHECK(f.words("at 10.1.2.3") == "at ip-1");
+  CHECK(f.text.addresses("10.1.2.3") == "ip-1");
+  CHECK(f.text.addresses("10.1.2.3:29500") == "ip-1:port-1");
+  CHECK(f.text.addresses("tcp://10.1.2.3:29500") == "tcp://ip-1:port-1");
+  CHECK(f.text.addresses("10.1.2.3,10.1.2.4:1") == "ip-1,ip-2:port-2");
+  CHECK(f.text.addresses("10.1.2.0/24") == "ip-3/24");
+  CHECK(f.text.addresses("10.1.2.3-10.1.2.4") == "ip-1-ip-2");
+  CHECK(f.text.addresses("fd00::12:34") == "ip-4");
+  CHECK(f.text.addresses("[fd00::12:34]:80") == "ip-4:port-3");
+  CHECK(f.text.addresses("127.0.0.1:29500") == "127.0.0.1:29500");
+  CHECK(f.text.addresses("0.0.0.0") == "0.0.0.0");
+  for (const std::string other : {"", "12.4.1", "1.2.3.256", "1.2.3.4.5", "0.1", "10.1.2.3,", "host", "12:34:56",
+                                  "10.1.2.3/x", "aa:bb:cc:dd:ee:ff", "tcp://", "10.1.2.3 x"})
+    CHECK(f.text.addresses(other) == std::nullopt);
+}
+
 TEST_CASE("hosts, mail and pods") {
   Fixture f;
   CHECK(f.text.host("node-17.hpc.example.com") == "host-1");

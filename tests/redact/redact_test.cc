@@ -285,6 +285,52 @@ TEST_CASE("settings: numbers and words of libraries stay, differences stay, and 
   CHECK(again == std::vector<std::string>{lines[0], lines[2], lines[3]});
 }
 
+TEST_CASE("addresses and groups of digits are no numbers, versions are") {
+  LiteralJob made;
+  RankSnapshot& rank = made.rank(0, 1, waits_in_backward());
+  rank.command = {"python3",
+                  "train.py",
+                  "--master_addr",
+                  "10.1.2.3",
+                  "--master_addr=10.1.2.4",
+                  "10.1.2.3",
+                  "10.1.2.3:29500",
+                  "10.1.2.3,2",
+                  "--ssn=123-45-6789",
+                  "555-1234",
+                  "--lr=1e-05",
+                  "--eps",
+                  "-0.1",
+                  "2.28.9",
+                  "12.4.1",
+                  "--cpus=0-3,8",
+                  "2026-01-31",
+                  "--bind",
+                  "0.0.0.0",
+                  "127.0.0.2",
+                  "--cuda-version",
+                  "12.4.1.2",
+                  "--version=1.2.3.4",
+                  "123456789012"};
+  ProcessEnvironment& environment = rank.environment.emplace();
+  environment.variables_known = true;
+  environment.variables = {
+      {"GLOO_Y", "10.1.2.4"}, {"NCCL_VERSION", "2.28.9.1"}, {"UCX_X", "10.1.2.3"}, {"UCX_Y", "127.0.0.1"}};
+  rank.threads[0].syscall = call("recvfrom", 5, "tcp 10.1.2.4:1 -> 10.1.2.3:29500");
+  const redact::Redacted shown = redacted(made.job, {.names = true});
+  const RankSnapshot& hidden = shown.job.ranks[0];
+  CHECK(hidden.command ==
+        std::vector<std::string>{
+            "python3",     "train.py",  "--master_addr",  "ip-1",         "--master_addr=ip-2", "ip-1",
+            "ip-1:port-1", "arg-1",     "--ssn=arg-2",    "arg-3",        "--lr=1e-05",         "--eps",
+            "-0.1",        "2.28.9",    "12.4.1",         "--cpus=0-3,8", "2026-01-31",         "--bind",
+            "0.0.0.0",     "127.0.0.2", "--cuda-version", "12.4.1.2",     "--version=1.2.3.4",  "123456789012"});
+  std::vector<std::string> values;
+  for (const auto& [name, value] : hidden.environment->variables) values.push_back(value);
+  CHECK(values == std::vector<std::string>{"ip-2", "2.28.9.1", "ip-1", "127.0.0.1"});
+  CHECK(hidden.threads[0].syscall->fd_target == "tcp ip-2:port-2 -> ip-1:port-1");
+}
+
 TEST_CASE("a watchdog's text keeps what the verdict needs of it") {
   LiteralJob made;
   RankSnapshot& rank = made.rank(0, 2, waits_in_backward());

@@ -52,8 +52,8 @@ class Job:
         self.secrets = [secret % (100 + i) for i, secret in enumerate(SECRETS)]
         key, access, hf, password, sk, random = self.secrets
         self.fixture = Fixture(["/usr/bin/python3", script, data, key, "--access", access, "--hf-token=" + hf, "--password", password, "-H", "Authorization: Bearer " + sk, "--note", random,
-                                "postgres://bobby:%s@db.acme.internal:5432/x" % password, "alicia@acme.example", "10.20.30.40:29511", "--lr", "0.1", "--run-name", "patients-study"])
-        self.private = ["alicia", "bobby", "acme", "patients", "my own words", "10.20.30.40", "29511", socket.gethostname()]
+                                "postgres://bobby:%s@db.acme.internal:5432/x" % password, "alicia@acme.example", "10.20.30.40:29511", "10.20.30.41", "--master_addr=10.20.30.42", "--master_addr", "10.20.30.43", "--ssn=123-45-6789", "--lr", "0.1", "--run-name", "patients-study"])
+        self.private = ["alicia", "bobby", "acme", "patients", "my own words", "10.20.30.", "123-45-6789", "29511", socket.gethostname()]
 
     def __enter__(self):
         return self
@@ -92,7 +92,7 @@ def case_redacted_reports_name_nobody(directory):
             check_lacks(form, text, job.private)
         for form in ("json", "markdown", "html"):
             text = dict(outputs(job, "--redact"))[form]
-            for word in ("~/train.py", "--run-name", "host-1", "python3"):
+            for word in ("~/train.py", "--run-name", "host-1", "python3", "--master_addr=ip-"):
                 check(word in text, "%s lacks %r: %s" % (form, word, text[:3000]))
         by_default = dict(outputs(job))
         for form in ("markdown", "html"):
