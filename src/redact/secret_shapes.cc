@@ -255,4 +255,27 @@ bool looks_random(std::string_view token, bool in_name) {
   return found.hex == token.size() || (found.upper == 0 && found.rate() >= kChangesOfLower);
 }
 
+bool looks_like_aws_secret_key(std::string_view text) {
+  // Less than of other tokens, since the length is exact and names written by people have '.', '_' or '-' in 40
+  // characters; a path has slashes at one end, or none of the signs of base64 in its directories.
+  constexpr double kChanges = 0.3;
+  if (text.size() != kAwsSecretKey) return false;
+  if (!std::all_of(text.begin(), text.end(), [](char c) { return is_alnum(c) || c == '+' || c == '/'; })) return false;
+  const Mixture found = mixture_of(text);
+  if (found.digits == 0 || found.lower == 0 || found.upper == 0) return false;
+  return found.rate() >= (text.starts_with('/') ? kChanges + 0.1 : kChanges);
+}
+
+std::size_t length_before_webhook_secret(std::string_view text) {
+  // Documentation of Slack, Discord, Microsoft Teams, Zapier, IFTTT, Feishu, WeCom, PagerDuty.
+  for (const std::string_view begin :
+       {"hooks.slack.com/services/", "hooks.slack.com/workflows/", "hooks.slack.com/triggers/",
+        "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "webhook.office.com/webhookb2/",
+        "outlook.office.com/webhook/", "IncomingWebhook/", "hooks.zapier.com/hooks/catch/", "maker.ifttt.com/trigger/",
+        "open.feishu.cn/open-apis/bot/v2/hook/", "open.larksuite.com/open-apis/bot/v2/hook/",
+        "qyapi.weixin.qq.com/cgi-bin/webhook/send?key=", "events.pagerduty.com/integration/"})
+    if (text.starts_with(begin)) return begin.size();
+  return 0;
+}
+
 }  // namespace rankstacks::redact

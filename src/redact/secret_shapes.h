@@ -31,4 +31,12 @@ bool starts_with_uuid(std::string_view text);
 // kernels' names and hashes of caches are long as well.
 bool looks_random(std::string_view token, bool in_name);
 
+// 40 characters of base64, some of them perhaps slashes: the secret that belongs to an access key of AWS.
+inline constexpr std::size_t kAwsSecretKey = 40;
+bool looks_like_aws_secret_key(std::string_view text);
+
+// The address of a webhook is a secret, from this place on: "IncomingWebhook/", "hooks.slack.com/services/" at the
+// start of `text`; 0: none begins there.
+std::size_t length_before_webhook_secret(std::string_view text);
+
 }  // namespace rankstacks::redact

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "redact/command_secrets.h"
 #include "redact/secret_shapes.h"
 
 namespace rankstacks::redact {
@@ -46,6 +47,55 @@ bool ends_value(char c) {
 }
 bool is_of_token(char c) { return is_alnum(c) || c == '_' || c == '-' || c == '+' || c == '/' || c == '='; }
 
+// What an "Authorization" header begins with: IANA's registry of HTTP authentication schemes, and services' own.
+bool is_scheme(std::string_view word) {
+  std::string lower;
+  for (const char c : word) lower += is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
+  return is_one_of(lower, {"basic",
+                           "bearer",
+                           "digest",
+                           "dpop",
+                           "hoba",
+                           "mutual",
+                           "negotiate",
+                           "oauth",
+                           "scram-sha-1",
+                           "scram-sha-256",
+                           "vapid",
+                           "ntlm",
+                           "kerberos",
+                           "hawk",
+                           "mac",
+                           "token",
+                           "apikey",
+                           "api-key",
+                           "key",
+                           "jwt",
+                           "bot",
+                           "splunk",
+                           "geniekey",
+                           "ssws",
+                           "sharedkey",
+                           "sharedkeylite",
+                           "sharedaccesssignature",
+                           "aws4-hmac-sha256",
+                           "googlelogin"});
+}
+
+// Words before "pass" that make it a run over something: forward_pass, --n-pass, custom_post_pass; and other words that
+// end so: bypass, compass.
+bool is_pass_over_something(const std::vector<std::string>& words) {
+  std::string last = words.back();
+  last.resize(last.size() - 4);
+  if (last.empty() && words.size() > 1) last = words[words.size() - 2];
+  return is_one_of(last, {"forward", "backward", "fwd",   "bwd",      "n",         "num",   "number", "one",    "two",
+                          "single",  "multi",    "first", "second",   "last",      "max",   "min",    "per",    "pre",
+                          "post",    "fusion",   "graph", "compiler", "optimizer", "opt",   "joint",  "custom", "by",
+                          "com",     "sur",      "over",  "under",    "tres",      "encom", "ask",    "low",    "high",
+                          "band",    "all",      "no",    "every",    "train",     "eval",  "render", "grad",   "fx",
+                          "llvm",    "mlir",     "ir",    "inductor", "tests",     "test",  "shape",  "type"});
+}
+
 constexpr std::size_t kOfKernel = 15;  // TASK_COMM_LEN without its end
 
 // Of a "key" alone the value decides whether it is a secret, so it may be looked at more than once.
@@ -53,13 +103,16 @@ constexpr std::size_t kLongestKey = 256;
 
 class Scanner {
  public:
-  Scanner(std::string_view text, Text kind) : text_(text), kind_(kind), build_id_(text.find("build-id ")) {}
+  Scanner(std::string_view text, Text kind)
+      : text_(text), kind_(kind), build_id_(text.find("build-id ")), of_commands_(secrets_of_commands(text, kind)) {}
 
   std::string run() {
     out_.reserve(text_.size());
     while (at_ < text_.size()) {
+      if (of_command()) continue;
       const bool starts = at_ == 0 || !is_alnum(text_[at_ - 1]);
-      if (starts && (in_core_name() || by_name() || by_prefix() || by_scheme() || in_url() || random())) continue;
+      if (starts && (in_core_name() || by_name() || of_webhook() || by_prefix() || by_scheme() || in_url() || random()))
+        continue;
       out_ += text_[at_++];
     }
     return std::move(out_);
@@ -74,6 +127,28 @@ class Scanner {
     out_ += text_.substr(at_, length);
     at_ += length;
   }
+
+  // What another rule has taken, from the start of the secret or to the middle of it, is not taken again.
+  bool of_command() {
+    while (next_of_command_ < of_commands_.size() && of_commands_[next_of_command_].end <= at_) ++next_of_command_;
+    if (next_of_command_ >= of_commands_.size() || of_commands_[next_of_command_].begin > at_) return false;
+    const std::size_t end = of_commands_[next_of_command_++].end;
+    if (out_.ends_with(kSecret)) at_ = end;
+    else replace(end - at_);
+    return true;
+  }
+
+  // The last part of the address is the secret, and may have slashes.
+  bool of_webhook() {
+    const std::size_t before = length_before_webhook_secret(text_.substr(at_));
+    if (before == 0) return false;
+    const std::size_t end = end_of_value(at_ + before);
+    if (end == at_ + before || text_.substr(at_ + before, end - at_ - before) == kSecret) return false;
+    copy(before);
+    replace(end - at_);
+    return true;
+  }
+
   std::size_t end_of_value(std::size_t from, std::size_t most = std::string_view::npos) const {
     const std::size_t last = most < text_.size() - std::min(from, text_.size()) ? from + most : text_.size();
     while (from < last && !ends_value(text_[from])) ++from;
@@ -107,6 +182,9 @@ class Scanner {
     const std::size_t slash = std::min(value.find('/'), value.size());
     return value.find_first_of("+=", slash) == std::string_view::npos ? from + slash : end;
   }
+  std::size_t end_of(std::size_t from, std::size_t most) const {
+    return kind_ == Text::kPath ? end_in_path(from, most) : end_of_value(from, most);
+  }
 
   // NAME=value, NAME: value, "name": "value", --name value. At the start of a name.
   bool by_name() {
@@ -127,24 +205,59 @@ class Scanner {
     const char next = value + 1 < text_.size() ? text_[value + 1] : '\0';
     const bool states = value < text_.size() && text_[value] == ':' && next != ':' &&
                         (kind_ == Text::kWords || is_blank(next) || next == '"' || next == '\'');
-    const bool option = name.starts_with("--") && text_[end] == ' ';
     // The file .netrc, on one line: login NAME password VALUE.
     const bool follows_login =
         name == "password" && text_[end] == ' ' &&
         contains(text_.substr(0, at_).substr(at_ > kLookedBack ? at_ - kLookedBack : 0), "login ");
-    if (!assigns && !states && !option && !follows_login) return false;
+    if (!assigns && !states && !follows_login) return false;
     if (assigns || states) ++value;
     while (value < text_.size() && text_[value] == ' ') ++value;
     if (value < text_.size() && (text_[value] == '"' || text_[value] == '\'' || text_[value] == '`'))
       return quoted_value(name, value);
     const std::size_t most = name == "key" ? kLongestKey : std::string_view::npos;
-    const std::size_t after = kind_ == Text::kPath ? end_in_path(value, most) : end_of_value(value, most);
+    const std::size_t after = end_of(value, most);
     const std::string_view found = text_.substr(value, after - value);
-    if (found.empty() || found == kSecret || found.starts_with("--") || !names_a_secret(name, found)) return false;
+    if (found.empty() || found == kSecret || found.starts_with("--")) return false;
+    if (words_of(name).back() == "authorization") return credentials(name, value, after);
+    if (!names_a_secret(name, found)) return false;
     if (is_one_of(found, {"Bearer", "bearer", "Basic", "basic"})) return false;  // what follows is taken by by_scheme()
     copy_name(name.size(), value - at_);
     replace(after - value);
     return true;
+  }
+
+  // RFC 9110, 11.6.2: "Authorization: SCHEME CREDENTIALS", or only these. The first word is up to `first_end`; unless
+  // it is a known scheme, it may be the secret.
+  bool credentials(std::string_view name, std::size_t value, std::size_t first_end) {
+    const std::string_view first = text_.substr(value, first_end - value);
+    std::size_t begin = first_end;
+    while (begin < text_.size() && text_[begin] == ' ') ++begin;
+    std::size_t end = end_of(begin, std::string_view::npos);
+    const std::string_view found = text_.substr(begin, end - begin);
+    const bool is_known = is_scheme(first);
+    if (is_known && text_.substr(begin).starts_with(kSecret)) return false;
+    // "authorization: failed because ...": words of a sentence
+    const bool plain = std::all_of(found.begin(), found.end(), is_lower);
+    const bool two = begin > first_end && !found.empty() && std::all_of(first.begin(), first.end(), is_char_of_name) &&
+                     (is_known || !plain);
+    if (!two && !names_a_secret(name, first)) return false;
+    if (!two) end = first_end;
+    // Digest username="x", response="y"; what ends base64 is no sign of assignment.
+    const std::size_t sign = two ? found.find('=') : std::string_view::npos;
+    const bool assigns = sign != std::string_view::npos &&
+                         (sign + 1 < found.size() ? found[sign + 1] != '=' : end < text_.size() && text_[end] == '"');
+    if (assigns && kind_ != Text::kPath) end = end_of_header(end);
+    const std::size_t from = two && is_known ? begin : value;
+    copy_name(name.size(), from - at_);
+    replace(end - from);
+    return true;
+  }
+
+  // Of the line, or of the quotation that the header is.
+  std::size_t end_of_header(std::size_t from) const {
+    const char before = at_ > 0 ? text_[at_ - 1] : '\n';
+    const std::size_t quote = before == '\'' || before == '"' ? text_.find(before, from) : std::string_view::npos;
+    return std::min({quote, text_.find('\n', from), text_.size()});
   }
 
   // Copies `length` bytes that begin with a name, in which there may be a secret as well.
@@ -210,7 +323,7 @@ class Scanner {
 
   // In a path or name: 40 characters of base64, which may have slashes.
   bool aws_secret_key() {
-    constexpr std::size_t kLength = 40;
+    constexpr std::size_t kLength = kAwsSecretKey;
     const auto is_base64 = [](char c) { return is_alnum(c) || c == '+' || c == '/'; };
     if (at_ > 0 && text_[at_ - 1] != '/' && is_base64(text_[at_ - 1])) return false;
     const std::string_view key = text_.substr(at_, kLength);
@@ -231,14 +344,14 @@ class Scanner {
     if (kind_ == Text::kWords) {
       // Base64 may contain slashes; so the whole run first, unless it is a path.
       constexpr std::size_t kLooked = 2048;  // the same run may be looked at from each of its parts
-      constexpr std::size_t kAwsSecretKey = 40;
       std::size_t end = at_;
       while (end < text_.size() && end - at_ < kLooked && is_of_token(text_[end])) ++end;
       const std::string_view run = text_.substr(at_, end - at_);
       const std::string_view base64 = run.substr(0, run.find('='));
+      if (base64.size() == kAwsSecretKey && looks_like_aws_secret_key(base64)) return replace(kAwsSecretKey), true;
       const bool path = run.starts_with('/') || (at_ > 0 && text_[at_ - 1] == '/');
       const bool slashes = contains(base64, '/');
-      if (!path && (!slashes || base64.size() == kAwsSecretKey) && looks_random(base64, false)) {
+      if (!path && !slashes && looks_random(base64, false)) {
         while (end < text_.size() && end - at_ >= kLooked && is_of_token(text_[end])) ++end;
         const bool cut = run.size() >= kLooked && base64.size() == run.size();
         return replace(cut ? end - at_ : base64.size()), true;
@@ -263,20 +376,11 @@ class Scanner {
   std::string_view text_;
   Text kind_;
   std::size_t build_id_;  // where the text begins to speak of build-ids; npos: it does not
+  std::vector<Span> of_commands_;
+  std::size_t next_of_command_ = 0;
   std::size_t at_ = 0;
   std::string out_;
 };
-
-std::string_view base_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-// Options whose values are secrets in some programs alone.
-bool is_secret_option(std::string_view program, std::string_view word, std::string_view value) {
-  if (is_one_of(program, {"sshpass"})) return word == "-p";
-  if (is_one_of(program, {"curl", "wget", "http", "https"}))
-    return is_one_of(word, {"-u", "--user", "-U", "--proxy-user"}) && contains(value, ':');
-  if (is_one_of(program, {"docker", "podman", "helm", "skopeo"})) return word == "-p" && !contains(value, ':');
-  return false;
-}
 
 }  // namespace
 
@@ -298,9 +402,7 @@ bool names_a_secret(std::string_view name, std::string_view value) {
   if (is_one_of(last, {"sid", "sessionid"})) return words.size() == 1 && value.size() >= 8 && !is_number_or_flag(value);
   if (last == "authorization") return value.size() >= 8;
   if (is_one_of(last, {"auth", "bearer"})) return value.size() >= 8 && !is_number_or_flag(value);
-  if (last == "pass")
-    return words.size() == 1 || is_one_of(words[words.size() - 2], {"db", "user", "smtp", "mail", "ftp", "proxy",
-                                                                    "root", "admin", "redis", "rabbitmq", "mongo"});
+  if (last.ends_with("pass")) return whole == "pass" || (!is_number_or_flag(value) && !is_pass_over_something(words));
   if (last.ends_with("token") || last == "jwt" ||
       (last == "key" && is_one_of(words.front(), {"hf", "openai", "wandb"})))
     return !is_number_or_flag(value) && !is_token_of_text(words);
@@ -325,20 +427,21 @@ std::string without_cut_secrets(std::string_view name) {
 }
 
 std::vector<std::string> without_secrets(std::vector<std::string> words) {
-  const std::string program = words.empty() ? "" : std::string(base_of(words.front()));
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string& word = words[i];
-    const bool has_value = i + 1 < words.size() && (!words[i + 1].starts_with("--") || words[i + 1].size() < 3);
-    if (word.starts_with('-') && has_value &&
-        (is_secret_option(program, word, words[i + 1]) ||
-         (word.starts_with("--") && std::all_of(word.begin(), word.end(), is_char_of_name) &&
-          names_a_secret(word, words[i + 1])))) {
-      words[++i] = kSecret;
-      continue;
+  const std::vector<Span> spans = secrets_of_words(words);
+  auto span = spans.begin();
+  std::size_t begin = 0;
+  for (std::string& word : words) {
+    const std::size_t end = begin + word.size();
+    std::string shown;
+    std::size_t at = begin;
+    for (; span != spans.end() && span->begin < end; ++span) {
+      shown += without_secrets(std::string_view(word).substr(at - begin, span->begin - at), Text::kWords);
+      shown += kSecret;
+      at = span->end;
     }
-    if ((program.starts_with("mysql") || program.starts_with("mariadb")) && word.starts_with("-p") && word.size() > 2)
-      word = "-p" + std::string(kSecret);
-    else word = without_secrets(word, Text::kWords);
+    shown += without_secrets(std::string_view(word).substr(at - begin), Text::kWords);
+    word = std::move(shown);
+    begin = end + 1;
   }
   return words;
 }

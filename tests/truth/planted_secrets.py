@@ -1,4 +1,4 @@
-"""Secrets of some seventy kinds (secret_kinds.py), planted wherever a report takes a text from: none is in any output."""
+"""Secrets of a hundred kinds (secret_kinds.py), planted wherever a report takes a text from: none is in any output."""
 import copy
 import glob
 import gzip
