@@ -138,14 +138,24 @@ class Scanner {
     return true;
   }
 
-  // The last part of the address is the secret, and may have slashes.
+  // What follows the service's own part of the address, piece by piece; pieces that are words stay ("IncomingWebhook").
   bool of_webhook() {
+    constexpr std::size_t kLongestWord = 16;
     const std::size_t before = length_before_webhook_secret(text_.substr(at_));
     if (before == 0) return false;
-    const std::size_t end = end_of_value(at_ + before);
-    if (end == at_ + before || text_.substr(at_ + before, end - at_ - before) == kSecret) return false;
     copy(before);
-    replace(end - at_);
+    const std::string_view value = text_.substr(at_, end_of_value(at_) - at_);
+    const std::size_t end = at_ + std::min(value.find('?'), value.size());
+    while (at_ < end) {
+      const std::string_view rest = text_.substr(at_, end - at_);
+      const std::string_view piece = rest.substr(0, rest.find('/'));
+      const bool is_word = piece.size() <= kLongestWord &&
+                           std::all_of(piece.begin(), piece.end(), [](char c) { return is_lower(c) || is_upper(c); });
+      const bool is_file = kind_ == Text::kPath && piece.size() == rest.size() && contains(piece, '.');
+      if (is_word || is_file) copy(piece.size());
+      else replace(piece.size());
+      if (at_ < end) copy(1);
+    }
     return true;
   }
 
@@ -246,18 +256,43 @@ class Scanner {
     const std::size_t sign = two ? found.find('=') : std::string_view::npos;
     const bool assigns = sign != std::string_view::npos &&
                          (sign + 1 < found.size() ? found[sign + 1] != '=' : end < text_.size() && text_[end] == '"');
-    if (assigns && kind_ != Text::kPath) end = end_of_header(end);
     const std::size_t from = two && is_known ? begin : value;
+    if (assigns) {
+      const std::size_t header_ends = end_of_header(end);
+      copy_name(name.size(), from - at_);
+      if (from < begin) replace(first.size()), copy(begin - at_);
+      parameters(header_ends);
+      return true;
+    }
     copy_name(name.size(), from - at_);
     replace(end - from);
     return true;
   }
 
-  // Of the line, or of the quotation that the header is.
+  // username="x", response=y: the values, each a secret of its own, so that each is known.
+  void parameters(std::size_t end) {
+    constexpr std::size_t kLongestName = 16;
+    while (at_ < end) {
+      while (at_ < end && ends_value(text_[at_])) copy(1);
+      std::size_t name_ends = at_;
+      while (name_ends < end && (is_lower(text_[name_ends]) || is_upper(text_[name_ends]) || text_[name_ends] == '_'))
+        ++name_ends;
+      const bool is_name =
+          name_ends > at_ && name_ends - at_ <= kLongestName && name_ends < end && text_[name_ends] == '=';
+      if (is_name) copy(name_ends + 1 - at_);
+      while (at_ < end && (text_[at_] == '"' || text_[at_] == '\'' || text_[at_] == '\\')) copy(1);
+      const std::size_t value_ends = std::min(end, end_of_value(at_));
+      if (value_ends > at_) replace(value_ends - at_);
+    }
+  }
+
+  // Of the line, or of the quotation that the header is, in which there may be others.
   std::size_t end_of_header(std::size_t from) const {
+    const std::size_t end = std::min(text_.find('\n', from), text_.size());
     const char before = at_ > 0 ? text_[at_ - 1] : '\n';
-    const std::size_t quote = before == '\'' || before == '"' ? text_.find(before, from) : std::string_view::npos;
-    return std::min({quote, text_.find('\n', from), text_.size()});
+    const bool quoted = before == '\'' || before == '"';
+    const std::size_t quote = quoted ? text_.substr(from, end - from).rfind(before) : std::string_view::npos;
+    return quote == std::string_view::npos ? end : from + quote;
   }
 
   // Copies `length` bytes that begin with a name, in which there may be a secret as well.

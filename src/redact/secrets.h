@@ -28,8 +28,7 @@ std::string without_secrets(std::string_view text, Text kind);
 // Of the name of a thread, of which the kernel keeps 15 bytes: a secret may be cut there.
 std::string without_cut_secrets(std::string_view name);
 
-// The same for the words of a command line, where an option and its value are two words: --password x, -p of mysql and
-// sshpass, -u of curl.
+// The same for the words of a command line, where an option and its value are two words (command_secrets.h).
 std::vector<std::string> without_secrets(std::vector<std::string> words);
 
 }  // namespace rankstacks::redact

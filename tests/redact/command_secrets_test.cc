@@ -131,7 +131,10 @@ TEST_CASE("headers") {
   CHECK(words("Authorization: 9f8e7d6c5b failed") == "Authorization: <token> failed");
   CHECK(words("{'Authorization': 'token 9f8e7d6c5b'}") == "{'Authorization': '<token>'}");
   CHECK(words("curl -H 'Authorization: Digest username=\"u\", response=\"r\"' h") ==
-        "curl -H 'Authorization: Digest <token>' h");
+        "curl -H 'Authorization: Digest username=\"<token>\", response=\"<token>\"' h");
+  CHECK(words("Authorization: AWS4-HMAC-SHA256 Credential=AKX/1/s3, SignedHeaders=host, Signature=fe5f") ==
+        "Authorization: AWS4-HMAC-SHA256 Credential=<token>, SignedHeaders=<token>, Signature=<token>");
+  CHECK(words("Authorization: Acme a=\"b\"") == "Authorization: <token> a=\"<token>\"");
   CHECK(words("Authorization: Basic dXNlcjpodW50ZXIy== x") == "Authorization: Basic <token> x");
   CHECK(words("authorization: was denied") == "authorization: was denied");
   CHECK(words("Authorization: Bearer <token>") == "Authorization: Bearer <token>");
@@ -139,10 +142,14 @@ TEST_CASE("headers") {
 
 TEST_CASE("addresses of webhooks, and secrets of AWS") {
   CHECK(words("https://a.webhook.office.com/webhookb2/1-2@3/IncomingWebhook/0123456789abcdef0123456789abcdef/77 x") ==
-        "https://a.webhook.office.com/webhookb2/<token> x");
-  CHECK(words("to /IncomingWebhook/0123456789abcdef0123456789abcdef/77") == "to /IncomingWebhook/<token>");
-  CHECK(words("https://discord.com/api/webhooks/1/abc-def?wait=1") == "https://discord.com/api/webhooks/<token>");
-  CHECK(words("https://hooks.slack.com/services/T0/B0/XXXXXXXXXXXX.") == "https://hooks.slack.com/services/<token>");
+        "https://a.webhook.office.com/webhookb2/<token>/IncomingWebhook/<token>/<token> x");
+  CHECK(words("to /IncomingWebhook/0123456789abcdef0123456789abcdef/77") == "to /IncomingWebhook/<token>/<token>");
+  CHECK(words("https://discord.com/api/webhooks/1/abc-def?wait=1") ==
+        "https://discord.com/api/webhooks/<token>/<token>?wait=1");
+  CHECK(words("https://hooks.slack.com/services/T0/B0/XXXXXXXXXXXXXXXXXXXXXXXX.") ==
+        "https://hooks.slack.com/services/<token>/<token>/<token>");
+  CHECK(without_secrets("/srv/discord.com/api/webhooks/1/abc-def/x.py", Text::kPath) ==
+        "/srv/discord.com/api/webhooks/<token>/<token>/x.py");
   CHECK(words("https://hooks.slack.com/services/") == "https://hooks.slack.com/services/");
   const std::string key = std::string("wJalrXUtnFEMI/K7MDENG") + "/bPxRfiCYEXAMPLEKEY";
   CHECK(words(key) == "<token>");
@@ -161,7 +168,7 @@ TEST_CASE("hostile commands take time in proportion to their length") {
         std::string("echo a | sudo -S "), std::string("echo "), std::string("| "), std::string("<<< "),
         std::string("-u \""), std::string("curl -u a:b "), std::string("git set "), std::string("token x "),
         std::string("Authorization: "), std::string("docker login -p"), std::string("Authorization: Digest a=\"b"),
-        std::string("IncomingWebhook/"), std::string("'\\"), std::string("-")}) {
+        std::string("IncomingWebhook/"), std::string("IncomingWebhook/a "), std::string("'\\"), std::string("-")}) {
     std::string text;
     while (text.size() < 200'000) text += part;
     for (const Text kind : {Text::kWords, Text::kName, Text::kPath})

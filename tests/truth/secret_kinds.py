@@ -1,6 +1,6 @@
 """Kinds of secret, as they stand in command lines, settings and messages: what is planted, and which part of it is the secret.
 
-Each text has its secret between braces. The bars are taken out, so that no scanner takes this file for a leak.
+Each text has its secret between braces. The bars are taken out, so that no scanner takes this file for a leak; two of them are one.
 """
 import collections
 import random
@@ -85,6 +85,37 @@ docker-config             {"auths":{"ghcr.io":{"auth":"{dXNlcjpwYXNzd29yZDEyMw==
 kubeconfig                client-key-data: {LS0tLS1CRUdJTiBSU0Eg%(mixed_40)s}
 ngc                       {%(base64_84)s}
 hex-64                    signing with {%(hex_64)s}
+aws-configure             aws configure set aws_secret_access_key {%(base64_40)s}
+teams-webhook             https://acme.webhook.office.com/webhookb2/11111111-2222-3333-4444-555555555555@66666666-7777-8888-9999-000000000000/IncomingWebhook/{%(hex_32)s}/77777777-8888-9999-0000-111111111111
+teams-webhook-alone       POST /IncomingWebhook/{%(hex_32)s}/77777777-8888-9999-0000-111111111111
+discord-webhook           https://discord.com/api/webhooks/987654321098765432/{%(phrase_10)s_%(phrase_10)s-%(phrase_10)s}
+header-token              Authorization: token {%(phrase_8)s-%(phrase_10)s}
+header-api-key            Authorization: ApiKey {%(phrase_8)s-%(phrase_10)s}
+header-unknown            Authorization: Acme-V2 {%(phrase_8)s-%(phrase_10)s}
+header-digest             curl -H "Authorization: Digest username=\"u\", realm=\"r\", response=\"{%(hex_32)s}\""
+mysql                     mysql -uroot -p{%(phrase_8)s-%(phrase_10)s} db
+mysql-of-list             ['mysqldump', '-uroot', '-p{%(phrase_8)s-%(phrase_10)s}', 'db']
+mysql-quoted              mysql -uroot -p'{%(phrase_8)s-%(phrase_10)s}' db
+sshpass-attached          sshpass -p{%(phrase_8)s-%(phrase_10)s} ssh -p 22 h
+sshpass                   sshpass -p {%(phrase_8)s-%(phrase_10)s} ssh -p 22 h
+sshpass-variable          SSHPASS={%(phrase_8)s-%(phrase_10)s}
+curl-of-shell             sh -c "curl -u 'me:{%(phrase_8)s-%(phrase_10)s}' h || sh"
+curl-attached             curl -ume:{%(phrase_8)s-%(phrase_10)s} h
+curl-grouped              curl -fsSu me:{%(phrase_8)s-%(phrase_10)s} h
+curl-of-json              ["curl","--user","me:{%(phrase_8)s-%(phrase_10)s}","h"]
+redis                     redis-cli -a {%(phrase_8)s-%(phrase_10)s} ping
+docker-login              docker login -u me -p {%(phrase_8)s-%(phrase_10)s} r.io
+zip-grouped               zip -rP {%(phrase_8)s-%(phrase_10)s} x.zip x
+keytool                   keytool -list -storepass {%(phrase_8)s-%(phrase_10)s}
+openssl                   openssl rsa -passin pass:{%(phrase_8)s-%(phrase_10)s} -in x
+option-pass               rclone --sftp-pass {%(phrase_8)s-%(phrase_10)s} ls
+smbclient                 smbclient -U bob%%{%(phrase_8)s-%(phrase_10)s} h
+ldapsearch                ldapsearch -x -w {%(phrase_8)s-%(phrase_10)s} -b o
+ipmitool                  ipmitool -U admin -P {%(phrase_8)s-%(phrase_10)s} power
+mongosh                   mongosh -u bob -p {%(phrase_8)s-%(phrase_10)s} db
+sudo-of-pipe              echo "{%(phrase_8)s-%(phrase_10)s}" || sudo -S ls
+sudo-of-here              sudo -kS ls <<< {%(phrase_8)s-%(phrase_10)s}
+login-of-pipe             printf %%s {%(phrase_8)s-%(phrase_10)s} || docker login -u me --password-stdin
 age                       AGE-SE|CRET-KEY-1{QQPQZQJQ8Q9Q0QWERTYU%(upper_28)s}
 """.strip("\n")
 
@@ -111,6 +142,10 @@ def _lines():
             yield [None, line]
 
 
+def _without_bars(text):
+    return "|".join(part.replace("|", "") for part in text.split("||"))
+
+
 def _parse(text):
     """(the text without the braces of the secret, the secret): the innermost pair of braces, as JSON has some as well."""
     close = text.find("}")
@@ -127,7 +162,7 @@ def kinds():
             found.append([name, text])
     result = []
     for name, text in found:
-        planted, secret = _parse(text.replace("|", "") % _Values(name))
+        planted, secret = _parse(_without_bars(text) % _Values(name))
         # A secret of which a part is shown is found as well.
         parts = {secret[at:at + 12] for at in range(0, max(1, len(secret) - 11), 6)} | {secret[-12:]}
         result.append(Kind(name, planted, secret, sorted(parts)))
