@@ -42,10 +42,12 @@ bool is_digits_and_dots(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return is_digit(c) || c == '.'; });
 }
 
-// "12.4.5.8", if it is known to be a version.
+// "12.4.5.8", "2.28.3-1", if it is known to be a version.
 bool is_plain_version(std::string_view value) {
   constexpr std::size_t kLongest = 24;
-  return value.size() <= kLongest && is_digits_and_dots(value);
+  return value.size() <= kLongest && std::all_of(value.begin(), value.end(), [](char c) {
+           return is_digit(c) || c == '.' || c == '-' || c == '+';
+         });
 }
 
 // "7", "-0.1", "1e-05", "2.28.9"; four numbers may be a part of an address.
@@ -62,12 +64,14 @@ bool is_single_number(std::string_view word) {
          is_digits_and_dots(word);
 }
 
-// "0-7", as CPUs and devices are counted, and "2026-01-31"; other groups of digits number people and accounts.
+// "0-7", as CPUs and devices are counted, "2.28.3-1", and "2026-01-31"; other groups of digits number people and
+// accounts.
 bool is_range_or_date(std::string_view word) {
   constexpr std::size_t kLongestInRange = 3;
   const std::size_t dash = word.find('-');
   if (dash == std::string_view::npos) return false;
   const std::string_view first = word.substr(0, dash), rest = word.substr(dash + 1);
+  if (rest.size() <= kLongestInRange && contains(first, '.')) return is_single_number(first) && is_single_number(rest);
   if (!all_digits(first)) return false;
   if (all_digits(rest)) return first.size() <= kLongestInRange && rest.size() <= kLongestInRange;
   const auto is_two_digits = [](std::string_view part) { return part.size() == 2 && all_digits(part); };

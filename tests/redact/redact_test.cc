@@ -298,6 +298,7 @@ TEST_CASE("addresses and groups of digits are no numbers, versions are") {
                   "10.1.2.3,2",
                   "--ssn=123-45-6789",
                   "555-1234",
+                  "10.1.2.3-1",
                   "--lr=1e-05",
                   "--eps",
                   "-0.1",
@@ -314,20 +315,42 @@ TEST_CASE("addresses and groups of digits are no numbers, versions are") {
                   "123456789012"};
   ProcessEnvironment& environment = rank.environment.emplace();
   environment.variables_known = true;
-  environment.variables = {
-      {"GLOO_Y", "10.1.2.4"}, {"NCCL_VERSION", "2.28.9.1"}, {"UCX_X", "10.1.2.3"}, {"UCX_Y", "127.0.0.1"}};
+  environment.variables = {{"GLOO_Y", "10.1.2.4"},
+                           {"NCCL_TESTED", "2.28.3-1"},
+                           {"NCCL_VERSION", "2.28.9.1-1"},
+                           {"UCX_X", "10.1.2.3"},
+                           {"UCX_Y", "127.0.0.1"}};
   rank.threads[0].syscall = call("recvfrom", 5, "tcp 10.1.2.4:1 -> 10.1.2.3:29500");
   const redact::Redacted shown = redacted(made.job, {.names = true});
   const RankSnapshot& hidden = shown.job.ranks[0];
-  CHECK(hidden.command ==
-        std::vector<std::string>{
-            "python3",     "train.py",  "--master_addr",  "ip-1",         "--master_addr=ip-2", "ip-1",
-            "ip-1:port-1", "arg-1",     "--ssn=arg-2",    "arg-3",        "--lr=1e-05",         "--eps",
-            "-0.1",        "2.28.9",    "12.4.1",         "--cpus=0-3,8", "2026-01-31",         "--bind",
-            "0.0.0.0",     "127.0.0.2", "--cuda-version", "12.4.1.2",     "--version=1.2.3.4",  "123456789012"});
+  CHECK(hidden.command == std::vector<std::string>{"python3",
+                                                   "train.py",
+                                                   "--master_addr",
+                                                   "ip-1",
+                                                   "--master_addr=ip-2",
+                                                   "ip-1",
+                                                   "ip-1:port-1",
+                                                   "arg-1",
+                                                   "--ssn=arg-2",
+                                                   "arg-3",
+                                                   "arg-4",
+                                                   "--lr=1e-05",
+                                                   "--eps",
+                                                   "-0.1",
+                                                   "2.28.9",
+                                                   "12.4.1",
+                                                   "--cpus=0-3,8",
+                                                   "2026-01-31",
+                                                   "--bind",
+                                                   "0.0.0.0",
+                                                   "127.0.0.2",
+                                                   "--cuda-version",
+                                                   "12.4.1.2",
+                                                   "--version=1.2.3.4",
+                                                   "123456789012"});
   std::vector<std::string> values;
   for (const auto& [name, value] : hidden.environment->variables) values.push_back(value);
-  CHECK(values == std::vector<std::string>{"ip-2", "2.28.9.1", "ip-1", "127.0.0.1"});
+  CHECK(values == std::vector<std::string>{"ip-2", "2.28.3-1", "2.28.9.1-1", "ip-1", "127.0.0.1"});
   CHECK(hidden.threads[0].syscall->fd_target == "tcp ip-2:port-2 -> ip-1:port-1");
 }
 
