@@ -67,8 +67,11 @@ bool is_loopback(std::string_view address) {
 }
 
 bool ends_with_version(std::string_view text) {
-  for (const std::string_view word : {"version", "Version", "VERSION"})
-    if (text.ends_with(word)) return true;
+  for (const std::string_view word : {"version", "Version", "VERSION"}) {
+    if (!text.ends_with(word)) continue;
+    const std::string_view before = text.substr(0, text.size() - word.size());
+    return word[0] == 'V' || before.empty() || !is_lower(before.back());  // no "conversion"
+  }
   return false;
 }
 

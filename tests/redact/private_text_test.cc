@@ -76,7 +76,8 @@ TEST_CASE("versions of four numbers are no addresses") {
   CHECK(f.words("addr=1.2.3.4") == "addr=ip-1");
   CHECK(names_a_version("--cuda-version"));
   CHECK(names_a_version("NCCL_VERSION"));
-  CHECK_FALSE(names_a_version("--conversions"));
+  CHECK(names_a_version("libraryVersion"));
+  CHECK_FALSE(names_a_version("--conversion"));
 }
 
 TEST_CASE("values that consist of addresses") {
