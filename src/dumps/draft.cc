@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 namespace rankstacks::dumps {
 namespace {
@@ -127,6 +128,16 @@ void Draft::replace_last(Frame frame) {
   if (last() != nullptr) thread()->frames.back() = frames_.intern(std::move(frame));
 }
 
+std::vector<FrameId> Draft::take_frames() {
+  return thread() == nullptr ? std::vector<FrameId>() : std::exchange(thread()->frames, {});
+}
+
+void Draft::drop_empty_thread() {
+  if (thread() == nullptr || !thread()->frames.empty()) return;
+  ranks_.back().threads.pop_back();
+  in_thread_ = false;
+}
+
 void Draft::begin_again() {
   process().threads.clear();
   in_thread_ = false;
@@ -138,7 +149,7 @@ void Draft::reverse_frames() {
 }
 
 std::vector<RankSnapshot> Draft::finish() {
-  std::erase_if(ranks_, [](const RankSnapshot& rank) { return rank.threads.empty(); });
+  std::erase_if(ranks_, [](const RankSnapshot& rank) { return rank.threads.empty() && rank.gpus.empty(); });
   for (RankSnapshot& rank : ranks_) put_main_thread_first(frames_, rank);
   return std::move(ranks_);
 }

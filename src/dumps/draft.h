@@ -36,6 +36,11 @@ class Draft {
   void replace_last(Frame frame);
   const Frame* last() const;
   void not_understood() { ++lines_not_understood_; }
+  // The frames of the thread, which it loses.
+  std::vector<FrameId> take_frames();
+  // The thread that has begun last is none, if it has no frames.
+  void drop_empty_thread();
+  FrameTable& frames() { return frames_; }
   // The threads of the process are forgotten: the dump has them again, later in time.
   void begin_again();
 

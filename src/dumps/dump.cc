@@ -45,6 +45,13 @@ bool begins_gdb(std::string_view line) {
   const bool has_address = cursor.hex().has_value();
   return has_address ? cursor.take(" in ") : contains(cursor.rest(), " (") && contains(cursor.rest(), ") at ");
 }
+bool begins_cuda_gdb(std::string_view line) {
+  if (line.starts_with("(cuda-gdb)") || line == "No CUDA kernels.") return true;
+  for (const std::string_view begin : {"[Current focus set to CUDA kernel ", "[Switching focus to CUDA kernel ",
+                                       "Opening GPU coredump: ", "CUDA Exception: "})
+    if (line.starts_with(begin)) return true;
+  return line.starts_with("Kernel ") && contains(line, " GridDim ") && contains(line, " BlockDim ");
+}
 bool begins_eu_stack(std::string_view line) {
   return begins_with_number(line, "PID ", " - ") || begins_with_number(line, "TID ", ":");
 }
@@ -57,9 +64,10 @@ bool begins_coredumpctl(std::string_view line) {
          (line.starts_with("Process ") && line.ends_with(" dumped core."));
 }
 
-constexpr std::array<Tool, 6> kTools = {{{"coredumpctl", begins_coredumpctl, read_coredumpctl},
+constexpr std::array<Tool, 7> kTools = {{{"coredumpctl", begins_coredumpctl, read_coredumpctl},
                                          {"py-spy", begins_py_spy, read_py_spy},
                                          {"pystack", begins_pystack, read_pystack},
+                                         {"cuda-gdb", begins_cuda_gdb, read_gdb},
                                          {"gdb", begins_gdb, read_gdb},
                                          {"eu-stack", begins_eu_stack, read_eu_stack},
                                          {"faulthandler", begins_faulthandler, read_faulthandler}}};
@@ -93,6 +101,7 @@ bool has_frames(const FrameTable& frames, const RankSnapshot& rank, FrameKind ki
 // What the text cannot tell.
 std::string shortcomings(const FrameTable& frames, const RankSnapshot& rank) {
   std::string message = fmt::format("read from the output of {}: ", *rank.dumped_by);
+  if (rank.threads.empty()) return message + "no stacks of its threads, one sample";
   if (!has_frames(frames, rank, FrameKind::kNative)) message += "no native frames, ";
   if (rank.python_version && !has_frames(frames, rank, FrameKind::kPython)) message += "no Python frames, ";
   const bool has_states = std::any_of(rank.threads.begin(), rank.threads.end(),
@@ -125,7 +134,7 @@ void add_processes(std::string_view text, const std::string& path, std::optional
   for (RankSnapshot& rank : ranks) {
     if (ranks.size() == 1) rank.rank = number;
     rank.path = path;
-    rank.dumped_by = std::string(tool->name);
+    rank.dumped_by = rank.gpus.empty() ? std::string(tool->name) : "cuda-gdb";  // it may look like gdb's at first
     name_modules(job.frames, rank);
     describe(job.frames, draft, rank);
     job.ranks.push_back(std::move(rank));

@@ -15,7 +15,7 @@
 
 namespace rankstacks::dumps {
 
-inline constexpr std::string_view kToolNames = "py-spy, pystack, gdb, eu-stack, faulthandler or coredumpctl";
+inline constexpr std::string_view kToolNames = "py-spy, pystack, gdb, cuda-gdb, eu-stack, faulthandler or coredumpctl";
 
 // The tool that has printed the text: "py-spy"; "" if it is of none that this directory reads.
 std::string_view tool_of(std::string_view text);

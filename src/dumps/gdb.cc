@@ -8,7 +8,14 @@
 //     #2  0x0000000000547b96 in ?? ()
 //     Backtrace stopped: previous frame inner to this frame (corrupt stack?)
 //     [Inferior 1 (process 4711) detached]
+//
+// cuda-gdb prints the same, and what it says of GPUs (cuda_gdb.h) before, between and behind it.
+#include <optional>
+#include <utility>
+
 #include "base/text.h"
+#include "dumps/cuda_gdb.h"
+#include "dumps/gdb_frame.h"
 #include "dumps/native_frame.h"
 #include "dumps/readers.h"
 
@@ -21,125 +28,185 @@ std::optional<Tid> number_after(std::string_view line, std::string_view word) {
   return Cursor(line.substr(at + word.size())).number<Tid>();
 }
 
-// "Thread 2 (Thread 0x7efd61f4b6c0 (LWP 4712) "python3" (Exiting)):", "Thread 1 (LWP 4711):", "Thread 1 (process
-// 4711):"
-bool begin_thread(std::string_view line, Draft& draft) {
-  Cursor cursor(line);
-  if (!cursor.take("Thread ") || !cursor.number<int>() || !cursor.take(" (") || !line.ends_with(':')) return false;
-  auto tid = number_after(line, "LWP ");
-  if (!tid) tid = number_after(line, "process ");
-  std::string_view name;
-  if (const std::size_t open = line.find('"'), close = line.rfind('"'); open < close)
-    name = line.substr(open + 1, close - open - 1);
-  draft.begin_thread(tid.value_or(0), name);
-  return true;
-}
-
-// The '(' of the arguments, which end with the text; strings among them may hold brackets.
-std::size_t arguments_begin(std::string_view text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = text.size(); i-- > 0;) {
-    if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
-    if (quoted) continue;
-    if (text[i] == ')') ++depth;
-    if (text[i] == '(' && --depth == 0) return i;
+// What a session that was not in batch mode has before its lines: prompts, and questions whether to go on.
+std::string_view without_prompts(std::string_view line) {
+  constexpr std::string_view kPager = "--Type <RET> for more, q to quit, c to continue without paging--";
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view prompt : {std::string_view("(cuda-gdb) "), std::string_view("(gdb) "), kPager})
+      if (line.starts_with(prompt)) line.remove_prefix(prompt.size()), again = true;
   }
-  return std::string_view::npos;
+  return line;
 }
 
-// "at ./nptl/futex-internal.c:57", "from /lib/libgloo.so.0"
-bool place(std::string_view text, Frame& frame) {
-  Cursor cursor(text);
-  if (cursor.take("from ")) return frame.module = kept(cursor.rest()), true;
-  if (!cursor.take("at ")) return false;
-  const std::size_t colon = cursor.rest().rfind(':');
-  const auto line = colon == std::string_view::npos ? std::nullopt : number_of<int>(cursor.rest().substr(colon + 1));
-  frame.file = kept(line ? cursor.rest().substr(0, colon) : cursor.rest());
-  frame.line = line;
-  return true;
-}
+class Reader {
+ public:
+  explicit Reader(Draft& draft) : draft_(draft), gpus_(std::in_place, draft.frames()) {}
 
-std::optional<Frame> frame_of(std::string_view line) {
-  Cursor cursor(line);
-  if (!take_frame_number(cursor)) return std::nullopt;
-  Frame frame;
-  if (const auto address = cursor.hex()) {
-    frame.address = *address;
-    cursor.take(" in ");
+  void read(std::string_view line) {
+    line = without_prompts(line);
+    const std::string_view bare = trimmed(line);
+    if (bare.empty() || begin_thread(bare) || note_process(bare) || end_stack(bare) || gpus_->take(bare)) return;
+    if (read_frame(line)) return;
+    // Before the first backtrace gdb shows the frame in which it has stopped; below a frame, its variables.
+    if (continue_frame(line) || draft_.thread() == nullptr || draft_.last() != nullptr || is_noise(bare)) return;
+    draft_.not_understood();
   }
-  std::string_view text = cursor.rest();
-  for (const std::string_view mark : {") from ", ") at "})
-    if (const std::size_t end = text.rfind(mark); end != std::string_view::npos && place(text.substr(end + 2), frame)) {
-      text = text.substr(0, end + 1);
-      break;
+
+  // What is known about GPUs becomes the process's.
+  void end_process() {
+    if (!gpus_->empty()) {
+      begin_after_detached();
+      gpus_->give_to(draft_.process());
     }
-  if (text.ends_with(')')) text = text.substr(0, std::min(arguments_begin(text), text.size()));
-  text = trimmed(text);
-  if (text != "??" && !text.empty()) frame.function = kept(text);
-  return frame;
-}
+    gpus_.emplace(draft_.frames());
+  }
 
-// A terminal that is narrow puts the place of a frame into a line of its own.
-bool continue_frame(std::string_view line, Draft& draft) {
-  if (draft.last() == nullptr || !line.starts_with("    ")) return false;
-  Frame frame = *draft.last();
-  if (!frame.module.empty() || frame.file || !place(trimmed(line), frame)) return false;
-  draft.replace_last(std::move(frame));
-  return true;
-}
+ private:
+  // What follows the end of a session is of another process.
+  void begin_after_detached() {
+    if (std::exchange(detached_, false)) draft_.begin_process(0);
+  }
 
-bool end_stack(std::string_view line, Draft& draft) {
-  if (!line.starts_with("Backtrace stopped: ") && !line.starts_with("(More stack frames follow")) return false;
-  if (draft.thread() != nullptr) draft.thread()->stack_end = StackEnd::kNoUnwindInfo;
-  draft.end_thread();
-  return true;
-}
-
-// What says which process it is stands before the backtraces ("Attaching to"), or behind them ("[Inferior 1").
-bool note_process(std::string_view line, Draft& draft) {
-  if (line.starts_with("Attaching to ")) {
-    const auto pid = number_after(line, "process ");
-    if (pid) draft.begin_process(*pid);
+  // "Thread 2 (Thread 0x7efd61f4b6c0 (LWP 4712) "python3" (Exiting)):", "Thread 1 (LWP 4711):", "Thread 1 (process
+  // 4711):"
+  bool begin_thread(std::string_view line) {
+    Cursor cursor(line);
+    if (!cursor.take("Thread ") || !cursor.number<int>() || !cursor.take(" (") || !line.ends_with(':')) return false;
+    auto tid = number_after(line, "LWP ");
+    if (!tid) tid = number_after(line, "process ");
+    std::string_view name;
+    if (const std::size_t open = line.find('"'), close = line.rfind('"'); open < close)
+      name = line.substr(open + 1, close - open - 1);
+    gpus_->leave_gpu();
+    begin_after_detached();
+    draft_.begin_thread(tid.value_or(0), name);
+    has_heading_ = true;
     return true;
   }
-  if (line.starts_with("[Inferior ") && line.ends_with("detached]")) {
-    const auto pid = number_after(line, "(process ");
-    if (pid && draft.has_process() && draft.process().pid == 0) draft.process().pid = *pid;
+
+  bool read_frame(std::string_view line) {
+    Cursor cursor(line);
+    const auto number = take_frame_number(cursor);
+    if (!number) return false;
+    // A plain `bt` has no line for its thread.
+    if (*number == 0 && (draft_.thread() == nullptr || draft_.last() != nullptr || gpus_->in_stack())) begin_stack();
+    Frame frame = *gdb_frame(line);
+    if (!gpus_->in_stack() && CudaGdb::is_launch(frame)) turn_into_gpu_stack();
+    if (gpus_->in_stack()) gpus_->add(std::move(frame));
+    else if (frame.address == 0 && !frame.function) draft_.drop_empty_thread();  // "<unavailable> in ?? ()": no thread
+    else if (!draft_.add(std::move(frame))) draft_.not_understood();
     return true;
   }
-  constexpr std::string_view kCore = "Core was generated by `";
-  if (!line.starts_with(kCore)) return false;
-  if (draft.has_process() && !draft.process().threads.empty()) draft.begin_process(0);
-  draft.process().command = {kept(line.substr(kCore.size(), line.rfind('\'') - kCore.size()))};
-  return true;
-}
 
-bool is_noise(std::string_view line) {
-  for (const std::string_view begin : {"[", "Using host", "warning: ", "Reading symbols", "(no debugging", "No locals",
-                                       "No symbol table", "Download", "This GDB", "Debuginfod", "Enable debuginfod",
-                                       "Program terminated", "Detaching from", "The current source language"})
-    if (line.starts_with(begin)) return true;
-  return is_digit(line.front());  // a line of the source
-}
+  void begin_stack() {
+    if (gpus_->on_gpu()) return gpus_->begin_stack();
+    gpus_->leave_gpu();
+    begin_after_detached();
+    draft_.begin_thread(0);
+    has_heading_ = false;
+  }
+
+  // The outermost frame shows that the stack so far is a kernel's.
+  void turn_into_gpu_stack() {
+    gpus_->begin_stack();
+    if (draft_.thread() == nullptr) return;
+    for (const FrameId id : draft_.take_frames()) gpus_->add(draft_.frames()[id]);
+    if (!has_heading_) draft_.drop_empty_thread();
+  }
+
+  // A terminal that is narrow puts the rest of the arguments and the place of a frame into a line of its own.
+  bool continue_frame(std::string_view line) {
+    if (!line.starts_with("    ")) return false;
+    std::string_view place = trimmed(line);
+    for (const std::string_view mark : {") at ", ") from "})
+      if (const std::size_t end = place.rfind(mark); end != std::string_view::npos) place = place.substr(end + 2);
+    if (gpus_->in_stack()) return gpus_->place_last(place);
+    if (draft_.last() == nullptr) return false;
+    Frame frame = *draft_.last();
+    if (!frame.module.empty() || frame.file || !gdb_place(place, frame)) return false;
+    draft_.replace_last(std::move(frame));
+    return true;
+  }
+
+  bool end_stack(std::string_view line) {
+    if (!line.starts_with("Backtrace stopped: ") && !line.starts_with("(More stack frames follow")) return false;
+    if (gpus_->in_stack()) return true;
+    if (draft_.thread() != nullptr) draft_.thread()->stack_end = StackEnd::kNoUnwindInfo;
+    draft_.end_thread();
+    return true;
+  }
+
+  // What says which process it is stands before the backtraces ("Attaching to"), or behind them ("[Inferior 1").
+  bool note_process(std::string_view line) {
+    if (line.starts_with("Attaching to ")) {
+      const auto pid = number_after(line, "process ");
+      if (pid) {
+        end_process();
+        detached_ = false;
+        draft_.begin_process(*pid);
+      }
+      return true;
+    }
+    if (line.starts_with("[Inferior ") && line.ends_with("detached]")) {
+      const auto pid = number_after(line, "(process ");
+      end_process();
+      if (pid && draft_.has_process() && draft_.process().pid == 0) draft_.process().pid = *pid;
+      detached_ = draft_.has_process();
+      return true;
+    }
+    constexpr std::string_view kGpuCore = "Opening GPU coredump: ";
+    if (line.starts_with(kGpuCore)) {
+      begin_gpu_core(trimmed(line.substr(kGpuCore.size())));
+      return true;
+    }
+    constexpr std::string_view kCore = "Core was generated by `";
+    if (!line.starts_with(kCore)) return false;
+    if (draft_.has_process() && !draft_.process().threads.empty()) {
+      end_process();
+      draft_.begin_process(0);
+    }
+    draft_.process().command = {kept(line.substr(kCore.size(), line.rfind('\'') - kCore.size()))};
+    return true;
+  }
+
+  // "core_1795296990_node-a_583.nvcudmp": as the driver names it, unless it is told otherwise.
+  void begin_gpu_core(std::string_view path) {
+    const bool has_more = !gpus_->empty() || (draft_.has_process() && !draft_.process().threads.empty());
+    if (has_more) {
+      end_process();
+      draft_.begin_process(0);
+      detached_ = false;
+    }
+    gpus_->read_from(path);
+    std::string_view name = path.substr(path.rfind('/') + 1);
+    constexpr std::string_view kEnding = ".nvcudmp";
+    if (!name.starts_with("core_") || !name.ends_with(kEnding)) return;
+    name.remove_suffix(kEnding.size());
+    if (const auto pid = number_of<Pid>(name.substr(name.rfind('_') + 1)); pid && *pid > 0 && draft_.process().pid == 0)
+      draft_.process().pid = *pid;
+  }
+
+  static bool is_noise(std::string_view line) {
+    for (const std::string_view begin : {"[", "Using host", "warning: ", "Reading symbols", "(no debugging", "No locals",
+                                         "No symbol table", "Download", "This GDB", "Debuginfod", "Enable debuginfod",
+                                         "Program terminated", "Detaching from", "The current source language"})
+      if (line.starts_with(begin)) return true;
+    return is_digit(line.front());  // a line of the source
+  }
+
+  Draft& draft_;
+  std::optional<CudaGdb> gpus_;
+  bool detached_ = false;
+  bool has_heading_ = false;  // the thread that the draft is in
+};
 
 }  // namespace
 
 void read_gdb(std::string_view text, Draft& draft) {
-  each_line(text, [&](std::string_view line) {
-    const std::string_view bare = trimmed(line);
-    if (bare.empty() || begin_thread(bare, draft) || note_process(bare, draft) || end_stack(bare, draft)) return;
-    Cursor cursor(line);
-    if (const auto number = take_frame_number(cursor)) {
-      // A plain `bt` has no line for its thread.
-      if (*number == 0 && (draft.thread() == nullptr || draft.last() != nullptr)) draft.begin_thread(0);
-      if (!draft.add(*frame_of(line))) draft.not_understood();
-      return;
-    }
-    // Before the first backtrace gdb shows the frame in which it has stopped; below a frame, its variables.
-    if (continue_frame(line, draft) || draft.thread() == nullptr || draft.last() != nullptr || is_noise(bare)) return;
-    draft.not_understood();
-  });
+  Reader reader(draft);
+  each_line(text, [&](std::string_view line) { reader.read(line); });
+  reader.end_process();
 }
 
 }  // namespace rankstacks::dumps

@@ -18,11 +18,8 @@ namespace rankstacks::gpu {
 
 inline constexpr std::size_t kLanes = 32;
 
-// CUDBGException_t (cudadebugger.h); 0: none.
+// CUDBGException_t (cudadebugger.h; model/gpu_exception.h names them); 0: none.
 using ExceptionCode = std::uint32_t;
-
-// "illegal address" for 1, 10 and 14 ...; an unknown code: "exception 99".
-std::string exception_name(ExceptionCode code);
 
 struct Warp {
   std::uint32_t sm = 0, index = 0;

@@ -8,6 +8,7 @@
 
 #include "gpu/count_warps.h"
 #include "gpu/cubin.h"
+#include "model/gpu_exception.h"
 #include "symbolizers/symbolizer.h"
 
 namespace rankstacks::gpu {
@@ -175,7 +176,7 @@ class Summary {
   // `kernels`: those made before, by number of warps.
   GpuException exception(const ExceptionCount& count, const std::vector<GpuKernel>& kernels) {
     GpuException exception;
-    exception.kind = exception_name(count.code);
+    exception.kind = gpu_exception_kind(count.code);
     exception.grid_id = count.grid_id;
     exception.warps = count.warps;
     const Grid* grid = count.grid_id ? find_grid(state_, *count.grid_id) : nullptr;

@@ -1,11 +1,10 @@
-#include "gpu/device_state.h"
+#include "model/gpu_exception.h"
 
-#include <fmt/format.h>
-
-namespace rankstacks::gpu {
+namespace rankstacks {
+inline namespace model {
 
 // CUDBGException_t, cudadebugger.h of CUDA 12.9: the same numbers since 5.0, new ones appended.
-std::string exception_name(ExceptionCode code) {
+std::string gpu_exception_kind(std::uint32_t code) {
   switch (code) {
     case 0: return "none";
     case 1:
@@ -27,8 +26,9 @@ std::string exception_name(ExceptionCode code) {
     case 17: return "cluster: address out of range";
     case 18: return "cluster: block not present";
     case 19: return "stack canary";
-    default: return fmt::format("exception {}", code);
+    default: return "exception " + std::to_string(code);
   }
 }
 
-}  // namespace rankstacks::gpu
+}  // namespace model
+}  // namespace rankstacks
