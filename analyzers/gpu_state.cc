@@ -84,18 +84,22 @@ std::string variant_after_operation(std::string_view rest) {
 // NCCL has few kernels: one serves every reduction and protocol of its collective, data type and algorithm. It has the
 // code of the one in its name itself, and calls ncclDevFunc_...() for each other (src/device/generate.py:
 // best_kernel()). So the functions that the warps are in decide; if one of them has no name, it may be such a function.
+// Where only some warps are known, as from what another tool has printed, those of the kernel itself may not have called
+// it yet.
 std::optional<std::string> nccl_variant(const GpuKernel& kernel, const FrameTable& frames) {
   constexpr std::string_view kKernel = "ncclDevKernel_";
   const std::string name = kernel_name(*kernel.function);
   if (!name.starts_with(kKernel) || kernel.places.empty()) return std::nullopt;
   std::set<std::string> called;
+  bool all_known = true;
   for (const GpuPlace& place : kernel.places) {
     if (!frames[place.frame].function) return std::nullopt;
+    all_known &= place.warps > 0;
     const std::string function = kernel_name(*frames[place.frame].function);
     if (function.starts_with(kDeviceFunction))
       called.insert(variant_after_operation(std::string_view(function).substr(kDeviceFunction.size())));
   }
-  if (called.size() > 1) return std::nullopt;
+  if (called.size() > 1 || (called.empty() && !all_known)) return std::nullopt;
   const std::string variant =
       called.empty() ? variant_after_operation(std::string_view(name).substr(kKernel.size())) : *called.begin();
   return variant.empty() ? std::nullopt : std::optional(variant);
@@ -223,7 +227,7 @@ bool may_be_same_collective(const GpuState& a, const GpuState& b) {
 }
 
 bool polls_at_one_place(const GpuKernel& kernel) {
-  return kernel.places.size() == 1 && kernel.places.front().warps == kernel.warps;
+  return kernel.warps > 0 && kernel.places.size() == 1 && kernel.places.front().warps == kernel.warps;
 }
 
 std::string name_collectives(const GpuState& state) {

@@ -1,8 +1,9 @@
 // The GPUs of one process, as far as they are known: from NVML (the state of the device), and from the CUDA debugger
-// API or a GPU core file (what runs on it).
+// API, a GPU core file or cuda-gdb's output (what runs on it).
 //
 // Frames are those of JobSnapshot::frames, of kind kGpu: `function` is the demangled device function, `address` the
-// virtual pc on the GPU, `offset` the pc's distance from the function's start, `module` empty.
+// virtual pc on the GPU, `offset` the pc's distance from the function's start, `module` empty. Frames that cuda-gdb has
+// printed have no offset, but file and line.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,12 @@ struct GpuDim {
 // The warps of one kernel that are at one pc.
 struct GpuPlace {
   std::uint32_t frame = 0;  // FrameId
-  std::uint32_t warps = 0;
+  std::uint32_t warps = 0;  // 0: not known, as what another tool has printed shows where one of its threads is
   bool operator==(const GpuPlace&) const = default;
 };
 
-// A kernel of which at least one warp is resident on the device.
+// A kernel of which at least one warp is resident on the device. Numbers of what is resident are 0 where they are not
+// known: in dumps of other tools.
 struct GpuKernel {
   std::uint64_t grid_id = 0;            // the driver's, unique within the process
   std::optional<std::string> function;  // demangled, in full; empty if no symbol covers its entry
@@ -64,7 +66,7 @@ struct GpuExecution {
   GpuSource source = GpuSource::kDebugger;
   std::optional<std::string> path;  // of the GPU core
   std::optional<double> held_ms;    // debugger: how long the device was paused for it
-  std::uint32_t contexts = 0;       // number of the process's contexts on this device
+  std::uint32_t contexts = 0;       // number of the process's contexts on this device; 0: not known
   // Debugger, if the device was examined twice: whether the kernels of the first session were gone in the second one.
   std::optional<bool> moved;
   std::vector<GpuKernel> kernels;  // kernels with most warps first; empty: the device is idle

@@ -9,6 +9,7 @@
 
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_state.h"
+#include "analyzers/names.h"
 #include "base/text.h"
 #include "model/rank_set.h"
 #include "report/frame_text.h"
@@ -107,6 +108,8 @@ Lines health_lines(const JobSnapshot& job, const TextStyle& style, std::size_t w
 std::string top_place(const JobSnapshot& job, const GpuKernel& kernel) {
   if (kernel.places.empty()) return "";
   const Frame& frame = job.frames[kernel.places.front().frame];
+  if (frame.line && frame.file) return fmt::format("at {}:{}", analyzers::base_name(*frame.file), *frame.line);
+  if (frame.address == 0) return "";
   std::string where = frame.offset ? fmt::format("+{:#x}", *frame.offset) : fmt::format("{:#x}", frame.address);
   if (frame.offset && frame.function && frame.function != kernel.function)
     where.insert(0, analyzers::kernel_name(*frame.function));
@@ -274,19 +277,25 @@ std::string health_in_full(const GpuHealth& h) {
 }
 
 std::string frame_line(const Frame& frame) {
-  std::string text = fmt::format("{:#018x} {}", frame.address, full_frame_name(frame));
-  return frame.function && frame.offset ? text + fmt::format("+{:#x}", *frame.offset) : text;
+  std::string text = full_frame_name(frame);
+  if (frame.address != 0) text.insert(0, fmt::format("{:#018x} ", frame.address));
+  if (frame.function && frame.offset) text += fmt::format("+{:#x}", *frame.offset);
+  return frame.file && frame.line ? text + fmt::format(" at {}:{}", *frame.file, *frame.line) : text;
 }
 
 void add_kernel(const JobSnapshot& job, const GpuKernel& kernel, const TextStyle& style, Lines& lines) {
   const std::string name = kernel.function ? *kernel.function : name_of(kernel);
   lines.push_back("    " + style.strong(sanitize(fmt::format("kernel {}", name))));
-  lines.push_back(fmt::format("      {}; resident: {} on {}, {}, {}", analyzers::describe_launch(kernel),
-                              counted(kernel.blocks, "block"), counted(kernel.sms, "SM"), counted(kernel.warps, "warp"),
-                              counted(kernel.lanes, "thread")));
+  // What another tool has printed has these numbers in part.
+  std::vector<std::string> resident;
+  for (const auto& [number, unit] : {std::pair{kernel.blocks, "block"}, std::pair{kernel.sms, "SM"},
+                                     std::pair{kernel.warps, "warp"}, std::pair{kernel.lanes, "thread"}})
+    if (number > 0) resident.push_back(counted(number, unit));
+  lines.push_back(sanitize(fmt::format("      {}{}{}", analyzers::describe_launch(kernel),
+                                       resident.empty() ? "" : "; resident: ", join(resident))));
   for (const GpuPlace& place : kernel.places)
-    lines.push_back(
-        fmt::format("      {:>7} at {}", counted(place.warps, "warp"), frame_line(job.frames[place.frame])));
+    lines.push_back(fmt::format("      {:>7} at {}", place.warps > 0 ? counted(place.warps, "warp") : "a thread",
+                                frame_line(job.frames[place.frame])));
   if (kernel.more_places > 0)
     lines.push_back(fmt::format("      ... and at {}", counted(kernel.more_places, "more place")));
   if (kernel.frames.size() < 2) return;  // just the place itself
@@ -338,7 +347,8 @@ Lines gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle
     if (execution.held_ms) source += fmt::format(", held for {:.1f} ms", shown(*execution.held_ms, 1e9));
     lines.push_back(
         "    " +
-        sanitize(fmt::format("{}: {}, {}", source, counted(execution.contexts, "context"),
+        sanitize(fmt::format("{}: {}{}", source,
+                             execution.contexts > 0 ? counted(execution.contexts, "context") + ", " : "",
                              execution.kernels.empty() ? "no kernel" : counted(execution.kernels.size(), "kernel"))));
     for (const GpuException& exception : execution.exceptions) {
       lines.push_back("    " + style.alarm(sanitize("exception: " + analyzers::describe_exception(exception))));
