@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "dumps/cursor.h"
+#include "dumps/headings.h"
 #include "dumps/native_frame.h"
 #include "dumps/prefixes.h"
 #include "dumps/readers.h"
@@ -141,6 +142,40 @@ void add_processes(std::string_view text, const std::string& path, std::optional
   }
 }
 
+// A rank that torch's debug server has asked, and that has not answered.
+RankSnapshot silent_rank(const std::string& error) {
+  RankSnapshot rank;
+  rank.source = Source::kDump;
+  rank.status = Status::kFailed;
+  const bool late = contains(error, "Timeout") || error == "Error: 408";
+  rank.problems.push_back({fmt::format("it did not answer torch's debug server ({})", error),
+                           late ? "its process is stopped, or holds the GIL in native code: look at it by rankstacks attach"
+                                : "its process may have ended: look at what it has logged last",
+                           late ? ProblemCode::kTimeout : ProblemCode::kUnreadable});
+  return rank;
+}
+
+void add_answers(const RankAnswers& answers, const std::string& path, JobSnapshot& job) {
+  for (const auto& [number, answer] : answers.of_rank) {
+    const std::size_t before = job.ranks.size();
+    add_processes(answer.text, path, number, job);
+    if (answer.error && before == job.ranks.size()) {
+      RankSnapshot& rank = job.ranks.emplace_back(silent_rank(*answer.error));
+      rank.rank = number;
+      rank.path = path;
+    }
+    for (std::size_t r = before; r < job.ranks.size(); ++r) {
+      job.ranks[r].host = answer.host.empty() ? "unknown" : answer.host;
+      job.ranks[r].world_size = answers.world_size;
+    }
+  }
+}
+
+bool has_stacks(const RankAnswers& answers) {
+  return std::any_of(answers.of_rank.begin(), answers.of_rank.end(),
+                     [](const auto& one) { return recognised(one.second.text) != nullptr; });
+}
+
 }  // namespace
 
 std::string_view tool_of(std::string_view text) {
@@ -153,7 +188,7 @@ bool is_dump(std::string_view text) {
   if (const std::size_t begin = text.find_first_not_of(" \t\r\n");
       begin == std::string_view::npos || text[begin] == '{')
     return false;
-  if (!tool_of(text).empty()) return true;
+  if (!tool_of(text).empty() || has_stacks(split_by_heading(text))) return true;
   const auto texts = split_by_rank(text);
   return std::any_of(texts.begin(), texts.end(), [](const auto& one) { return !tool_of(one.second).empty(); });
 }
@@ -163,8 +198,10 @@ Result<JobSnapshot> read_dump(std::string_view text, const std::string& path, st
   job.tool_version = RANKSTACKS_VERSION;
   job.captured_at = captured_at_text(std::chrono::system_clock::now());
   const auto by_rank = split_by_rank(text);
+  const RankAnswers answers = split_by_heading(text);
   for (const auto& [number, of_rank] : by_rank) add_processes(of_rank, path, number, job);
-  if (by_rank.empty()) add_processes(text, path, rank, job);
+  if (by_rank.empty() && has_stacks(answers)) add_answers(answers, path, job);
+  else if (by_rank.empty()) add_processes(text, path, rank, job);
   if (job.ranks.empty())
     return fail({.code = ErrorCode::kMalformed, .subject = path, .what = "a dump of another tool without any stack"});
   return job;
@@ -220,9 +257,15 @@ void keep_one_dump_of_each(JobSnapshot& job) {
     for (const std::size_t r : dumps) {
       if (r == best) continue;
       left_out[r] = true;
-      job.ranks[best].problems.push_back({fmt::format("another dump of this process was left out: {}, of {}",
-                                                      *job.ranks[r].path, job.ranks[r].dumped_by.value_or("")),
-                                          std::nullopt, ProblemCode::kMismatch});
+      // cuda-gdb's shows what no other does.
+      const bool has_gpus = job.ranks[best].gpus.empty() && !job.ranks[r].gpus.empty();
+      if (has_gpus) job.ranks[best].gpus = std::move(job.ranks[r].gpus);
+      if (has_gpus && job.ranks[r].threads.empty()) continue;  // nothing of it was left out
+      job.ranks[best].problems.push_back(
+          {fmt::format("another dump of this process was left out{}: {}, of {}",
+                       has_gpus ? ", except for what runs on its GPUs" : "", *job.ranks[r].path,
+                       job.ranks[r].dumped_by.value_or("")),
+           std::nullopt, ProblemCode::kMismatch});
     }
   }
   std::vector<RankSnapshot> ranks;

@@ -1,7 +1,9 @@
-// Reads what other tools have printed about processes: py-spy dump, pystack, gdb's backtraces, eu-stack, Python's
-// faulthandler, coredumpctl. One text may have several processes, or, with a launcher's prefixes, several ranks.
+// Reads what other tools have printed about processes: py-spy dump, pystack, gdb's backtraces, cuda-gdb, eu-stack,
+// Python's faulthandler, coredumpctl. One text may have several processes, or, with a launcher's prefixes or the
+// headings of torch's debug server, several ranks.
 //
-//     text ── prefixes ──> one text for each rank ── recogniser ──> its tool's reader ──> Draft ──> RankSnapshot*
+//     text ── prefixes, headings ──> one text for each rank
+//          ── recogniser ──> its tool's reader ──> Draft ──> RankSnapshot*
 //
 // Such files are untrusted: every count and length is bounded (draft.h), and a text that was cut off, or has lines that
 // no reader understands, gives what is there, with a problem.
@@ -30,8 +32,8 @@ Result<JobSnapshot> read_dump(std::string_view text, const std::string& path, st
 std::optional<int> rank_from_dump_name(const std::string& path);
 
 // Of several dumps of one process (the same rank and pid, or the same pid where no rank is known) the best is kept: one
-// with Python and native frames, else one with Python frames. It gets a problem that names the others. Every dump that
-// has neither a rank nor a pid is one process.
+// with Python and native frames, else one with Python frames. It gets the GPUs of another one, if it has none, and a
+// problem that names the others. Every dump that has neither a rank nor a pid is one process.
 void keep_one_dump_of_each(JobSnapshot& job);
 
 }  // namespace rankstacks::dumps

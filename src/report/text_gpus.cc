@@ -288,9 +288,14 @@ void add_kernel(const JobSnapshot& job, const GpuKernel& kernel, const TextStyle
   lines.push_back("    " + style.strong(sanitize(fmt::format("kernel {}", name))));
   // What another tool has printed has these numbers in part.
   std::vector<std::string> resident;
-  for (const auto& [number, unit] : {std::pair{kernel.blocks, "block"}, std::pair{kernel.sms, "SM"},
-                                     std::pair{kernel.warps, "warp"}, std::pair{kernel.lanes, "thread"}})
+  for (const auto& [number, unit] :
+       {std::pair{kernel.blocks, "block"}, std::pair{kernel.warps, "warp"}, std::pair{kernel.lanes, "thread"}})
     if (number > 0) resident.push_back(counted(number, unit));
+  if (kernel.sms > 0) {
+    const std::string sms = "on " + counted(kernel.sms, "SM");
+    if (kernel.blocks > 0) resident.front() += " " + sms;
+    else resident.insert(resident.begin(), sms);
+  }
   lines.push_back(sanitize(fmt::format("      {}{}{}", analyzers::describe_launch(kernel),
                                        resident.empty() ? "" : "; resident: ", join(resident))));
   for (const GpuPlace& place : kernel.places)
