@@ -84,8 +84,8 @@ std::string variant_after_operation(std::string_view rest) {
 // NCCL has few kernels: one serves every reduction and protocol of its collective, data type and algorithm. It has the
 // code of the one in its name itself, and calls ncclDevFunc_...() for each other (src/device/generate.py:
 // best_kernel()). So the functions that the warps are in decide; if one of them has no name, it may be such a function.
-// Where only some warps are known, as from what another tool has printed, those of the kernel itself may not have called
-// it yet.
+// Where only some warps are known, as from what another tool has printed, those of the kernel itself may not have
+// called it yet.
 std::optional<std::string> nccl_variant(const GpuKernel& kernel, const FrameTable& frames) {
   constexpr std::string_view kKernel = "ncclDevKernel_";
   const std::string name = kernel_name(*kernel.function);

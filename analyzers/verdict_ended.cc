@@ -26,8 +26,8 @@ std::optional<Verdict> Judge::of_gpu_faults() const {
   std::vector<RankState> others;
   for (const RankState& s : states_) {
     if (s.gpu.exception && !s.unrelated)
-      suspects.push_back(suspect(s, Reason::kCrashed,
-                                 bounded(job_.ranks[s.rank].source == Source::kDump ? 0.75 : 0.90)));
+      suspects.push_back(
+          suspect(s, Reason::kCrashed, bounded(job_.ranks[s.rank].source == Source::kDump ? 0.75 : 0.90)));
     else others.push_back(s);
   }
   if (suspects.empty()) return std::nullopt;

@@ -111,7 +111,8 @@ std::uint32_t bits_of(std::string_view mask) {
   return bits;
 }
 
-// Where arguments begin that were cut off: a bracket outside of template arguments; the end of the text if there is none.
+// Where arguments begin that were cut off: a bracket outside of template arguments; the end of the text if there is
+// none.
 std::size_t unended_arguments(std::string_view text) {
   constexpr std::string_view kAnonymous = "(anonymous namespace)";
   int depth = 0;
@@ -121,6 +122,17 @@ std::size_t unended_arguments(std::string_view text) {
     if (text[i] == '(' && depth <= 0 && !text.substr(i).starts_with(kAnonymous)) return i;
   }
   return text.size();
+}
+
+// What stands before the first blank that is not within brackets: of "f<int, 2> n=1" the function.
+std::string_view first_outside_brackets(std::string_view text) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '<' || text[i] == '(') ++depth;
+    if (text[i] == '>' || text[i] == ')') --depth;
+    if (text[i] == ' ' && depth <= 0 && text.substr(0, i) != "void") return text.substr(0, i);
+  }
+  return text;
 }
 
 // A kernel's name without what it returns (nothing) and what it takes: "spin" of "void spin(int*)", "spin(flag=0x7)".
@@ -162,8 +174,8 @@ bool CudaGdb::take(std::string_view line) {
 bool CudaGdb::take_nothing(std::string_view line) {
   for (const std::string_view failed :
        {"Timed out waiting for the CUDA API", "The CUDA driver could not allocate", "Attaching not possible.",
-        "Failed to attach.", "Attach failed due to", "This CUDA driver does not support attaching",
-        "No CUDA devices.", "fatal:  The CUDA driver", "fatal: The CUDA driver", "The CUDA driver has hit"})
+        "Failed to attach.", "Attach failed due to", "This CUDA driver does not support attaching", "No CUDA devices.",
+        "fatal:  The CUDA driver", "fatal: The CUDA driver", "The CUDA driver has hit"})
     if (line.starts_with(failed)) return could_not_attach_ = true;
   if (line.starts_with("Focus not set on any active CUDA kernel")) {
     leave_gpu();
@@ -193,8 +205,8 @@ bool CudaGdb::begin_table(std::string_view line) {
   end_stack();
   table_ = table;
   if (table == Table::kKernels) {
-    // A later table replaces an earlier one.
-    kernels_.clear();
+    // A later table replaces an earlier one; where its kernels stood has been shown already.
+    earlier_ = std::exchange(kernels_, {});
     marked_.reset();
     columns_.assign(words.begin(), words.end());
     knows_kernels_ = true;
@@ -229,11 +241,8 @@ bool CudaGdb::take_kernel(std::string_view line) {
     cursor.blanks();
     if (column == "Mask") continue;  // of "SMs Mask", which was taken
     if (column == "Invocation" || column == "Name") {
-      // Where the arguments have a column of their own, they stand behind the last blank.
-      std::string_view name = cursor.rest();
-      if (i + 1 < columns_.size() && columns_[i + 1] == "Args" && !name.ends_with(')'))
-        name = name.substr(0, name.find_last_of(" \t"));
-      row.kernel.function = kernel_name(name);
+      const bool has_arguments = column == "Invocation";
+      row.kernel.function = kernel_name(has_arguments ? cursor.rest() : first_outside_brackets(cursor.rest()));
       break;
     }
     if (column == "GridDim" || column == "BlockDim") {
@@ -263,12 +272,18 @@ bool CudaGdb::take_kernel(std::string_view line) {
     }
   }
   if (!row.number) return false;
+  for (const Kernel& before : earlier_)
+    if (before.device == row.device && before.kernel.grid_id == row.kernel.grid_id) {
+      row.kernel.frames = before.kernel.frames;
+      row.kernel.places = before.kernel.places;
+    }
   if (row.kernel.function && row.kernel.function->empty()) row.kernel.function.reset();
   if (add_kernel(std::move(row)) != nullptr && marked) marked_ = kernels_.size() - 1;
   return true;
 }
 
-// "*   0        00:06.0 NVIDIA H200   GH100GL-A   sm_90 132       64  ...": the model stands before the chip and "sm_90".
+// "*   0        00:06.0 NVIDIA H200   GH100GL-A   sm_90 132       64  ...": the model stands before the chip and
+// "sm_90".
 bool CudaGdb::take_device(std::string_view line) {
   Cursor cursor(line);
   if (cursor.take("*")) cursor.blanks();
@@ -310,8 +325,8 @@ bool CudaGdb::take_blocks(std::string_view line) {
   if (take_dim(cursor)) count = number_of<std::uint32_t>(take_word(cursor)).value_or(0);
   for (Kernel& kernel : kernels_)
     if (blocks_of_ && kernel.number == blocks_of_)
-      kernel.kernel.blocks = static_cast<std::uint32_t>(
-          std::min<std::uint64_t>(std::uint64_t{kernel.kernel.blocks} + count, UINT32_MAX));
+      kernel.kernel.blocks =
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{kernel.kernel.blocks} + count, UINT32_MAX));
   return true;
 }
 
@@ -339,7 +354,8 @@ void CudaGdb::begin_exception(std::string kind) {
   end_stack();
   focus_may_follow_ = true;
   // "CUDA Exception:" and "received signal CUDA_EXCEPTION_14" say the same, one after the other.
-  if (!exceptions_.empty() && (exceptions_.back().exception.kind == kind || exceptions_.back().exception.kind.empty())) {
+  if (!exceptions_.empty() &&
+      (exceptions_.back().exception.kind == kind || exceptions_.back().exception.kind.empty())) {
     exceptions_.back().exception.kind = std::move(kind);
     return;
   }
@@ -514,8 +530,7 @@ void CudaGdb::give_to(RankSnapshot& rank) {
   if (knows_kernels_ && !could_not_attach_) {
     for (const auto& [number, device] : devices_)
       if (device.contexts > 0) executions[number];
-    if (executions.empty())
-      executions[devices_.size() == 1 ? std::optional(devices_.begin()->first) : std::nullopt];
+    if (executions.empty()) executions[devices_.size() == 1 ? std::optional(devices_.begin()->first) : std::nullopt];
   }
   for (auto& [number, execution] : executions) {
     // Kernels that were launched earlier come first.

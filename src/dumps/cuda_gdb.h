@@ -6,8 +6,8 @@
 //     The exception was triggered at PC 0x7ff67b7a00f0  illegal(int*)  (kernels.cu:49)
 //     #1  0x00007f211b7a0050 in spin<<<(4,1,1),(64,1,1)>>> () at kernels.cu:35
 //
-// The frames of a backtrace are the GPU's while the debugger's focus is on a kernel, or if the outermost of them has the
-// launch's <<<...>>>.
+// The frames of a backtrace are the GPU's while the debugger's focus is on a kernel, or if the outermost of them has
+// the launch's <<<...>>>.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +97,7 @@ class CudaGdb {
   std::vector<std::string> columns_;  // of the table of kernels
   std::optional<std::uint64_t> blocks_of_;
   std::map<unsigned, Device> devices_;
-  std::vector<Kernel> kernels_;
+  std::vector<Kernel> kernels_, earlier_;
   std::optional<std::size_t> marked_;  // the kernel with the asterisk
   std::vector<Exception> exceptions_;
   std::optional<Focus> focus_;
@@ -106,8 +106,8 @@ class CudaGdb {
   std::optional<std::string> launched_;  // the function of launch_
   std::optional<std::string> core_;
   bool in_stack_ = false;
-  bool focus_may_follow_ = false;   // of the last exception
-  bool knows_kernels_ = false;      // they were listed, or it was said that there are none
+  bool focus_may_follow_ = false;  // of the last exception
+  bool knows_kernels_ = false;     // they were listed, or it was said that there are none
   bool could_not_attach_ = false;
 };
 

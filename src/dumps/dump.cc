@@ -148,10 +148,11 @@ RankSnapshot silent_rank(const std::string& error) {
   rank.source = Source::kDump;
   rank.status = Status::kFailed;
   const bool late = contains(error, "Timeout") || error == "Error: 408";
-  rank.problems.push_back({fmt::format("it did not answer torch's debug server ({})", error),
-                           late ? "its process is stopped, or holds the GIL in native code: look at it by rankstacks attach"
-                                : "its process may have ended: look at what it has logged last",
-                           late ? ProblemCode::kTimeout : ProblemCode::kUnreadable});
+  rank.problems.push_back(
+      {fmt::format("it did not answer torch's debug server ({})", error),
+       late ? "its process is stopped, or holds the GIL in native code: look at it by rankstacks attach"
+            : "its process may have ended: look at what it has logged last",
+       late ? ProblemCode::kTimeout : ProblemCode::kUnreadable});
   return rank;
 }
 
@@ -251,21 +252,21 @@ void keep_one_dump_of_each(JobSnapshot& job) {
   std::vector<bool> left_out(job.ranks.size());
   for (auto& [key, dumps] : of_process) {
     if (dumps.size() < 2) continue;
-    const auto best = *std::max_element(dumps.begin(), dumps.end(), [&](std::size_t a, std::size_t b) {
-      return worth(job.frames, job.ranks[a]) < worth(job.frames, job.ranks[b]);
-    });
+    // Of equal ones the last: the files of a tool that dumps again and again are named by the time.
+    std::size_t best = dumps.front();
+    for (const std::size_t r : dumps)
+      if (worth(job.frames, job.ranks[r]) >= worth(job.frames, job.ranks[best])) best = r;
     for (const std::size_t r : dumps) {
       if (r == best) continue;
       left_out[r] = true;
       // cuda-gdb's shows what no other does.
       const bool has_gpus = job.ranks[best].gpus.empty() && !job.ranks[r].gpus.empty();
       if (has_gpus) job.ranks[best].gpus = std::move(job.ranks[r].gpus);
-      if (has_gpus && job.ranks[r].threads.empty()) continue;  // nothing of it was left out
-      job.ranks[best].problems.push_back(
-          {fmt::format("another dump of this process was left out{}: {}, of {}",
-                       has_gpus ? ", except for what runs on its GPUs" : "", *job.ranks[r].path,
-                       job.ranks[r].dumped_by.value_or("")),
-           std::nullopt, ProblemCode::kMismatch});
+      if (job.ranks[r].threads.empty() && job.ranks[r].gpus.empty()) continue;  // nothing of it is left out
+      job.ranks[best].problems.push_back({fmt::format("another dump of this process was left out{}: {}, of {}",
+                                                      has_gpus ? ", except for what runs on its GPUs" : "",
+                                                      *job.ranks[r].path, job.ranks[r].dumped_by.value_or("")),
+                                          std::nullopt, ProblemCode::kMismatch});
     }
   }
   std::vector<RankSnapshot> ranks;

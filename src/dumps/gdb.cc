@@ -188,9 +188,10 @@ class Reader {
   }
 
   static bool is_noise(std::string_view line) {
-    for (const std::string_view begin : {"[", "Using host", "warning: ", "Reading symbols", "(no debugging", "No locals",
-                                         "No symbol table", "Download", "This GDB", "Debuginfod", "Enable debuginfod",
-                                         "Program terminated", "Detaching from", "The current source language"})
+    for (const std::string_view begin :
+         {"[", "Using host", "warning: ", "Reading symbols", "(no debugging", "No locals", "No symbol table",
+          "Download", "This GDB", "Debuginfod", "Enable debuginfod", "Program terminated", "Detaching from",
+          "The current source language"})
       if (line.starts_with(begin)) return true;
     return is_digit(line.front());  // a line of the source
   }

@@ -35,7 +35,8 @@ bool gdb_place(std::string_view text, Frame& frame) {
   if (!cursor.take("at ")) return false;
   // cuda-gdb: "at prims_simple.h:128 in Primitives::wait inlined from all_reduce.h:227"
   std::string_view where = cursor.rest();
-  if (const std::size_t inlined = where.find(" in "); contains(where, " inlined from ")) where = where.substr(0, inlined);
+  if (const std::size_t inlined = where.find(" in "); contains(where, " inlined from "))
+    where = where.substr(0, inlined);
   const std::size_t colon = where.rfind(':');
   const auto line = colon == std::string_view::npos ? std::nullopt : number_of<int>(where.substr(colon + 1));
   frame.file = kept(line ? where.substr(0, colon) : where);

@@ -350,11 +350,10 @@ Lines gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle
     std::string source = execution.source == GpuSource::kCore ? "from " + execution.path.value_or("a GPU core")
                                                               : "through the debugger API";
     if (execution.held_ms) source += fmt::format(", held for {:.1f} ms", shown(*execution.held_ms, 1e9));
-    lines.push_back(
-        "    " +
-        sanitize(fmt::format("{}: {}{}", source,
-                             execution.contexts > 0 ? counted(execution.contexts, "context") + ", " : "",
-                             execution.kernels.empty() ? "no kernel" : counted(execution.kernels.size(), "kernel"))));
+    lines.push_back("    " +
+                    sanitize(fmt::format(
+                        "{}: {}{}", source, execution.contexts > 0 ? counted(execution.contexts, "context") + ", " : "",
+                        execution.kernels.empty() ? "no kernel" : counted(execution.kernels.size(), "kernel"))));
     for (const GpuException& exception : execution.exceptions) {
       lines.push_back("    " + style.alarm(sanitize("exception: " + analyzers::describe_exception(exception))));
       if (exception.frame) lines.push_back("      at " + frame_line(job.frames[*exception.frame]));

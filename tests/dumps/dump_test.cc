@@ -217,6 +217,47 @@ TEST_CASE("logs with launchers' prefixes") {
   CHECK_FALSE(dumps::is_dump("0: hello\n1: hello\n"));
 }
 
+TEST_CASE("torch's debug server: a file with the answers of all ranks, and its page") {
+  for (const char* name : {"torch-debug/stacks.txt", "torch-debug/stacks.html", "torch-debug/pyspy_dump.txt"}) {
+    INFO(name);
+    CHECK(dumps::is_dump(text_of(name)));
+    const JobSnapshot job = read(text_of(name));
+    REQUIRE(job.ranks.size() == 3);
+    for (int r = 0; r < 3; ++r) {
+      const RankSnapshot& rank = job.ranks[static_cast<std::size_t>(r)];
+      CHECK(rank.rank == r);
+      CHECK(rank.host == "node-a");
+      CHECK(rank.status == Status::kComplete);
+      CHECK_FALSE(says(rank, ProblemCode::kMalformed, "not understood"));
+    }
+    CHECK(stack(job).front().find("all_reduce ") == 0);
+    CHECK(stack(job).back().find("<module> ") == 0);
+  }
+}
+
+TEST_CASE("torch's debug server: a rank that has not answered") {
+  const JobSnapshot job = read(text_of("torch-debug/stacks-partial.txt"));
+  REQUIRE(job.ranks.size() == 3);
+  CHECK(job.ranks[0].world_size == 3);
+  CHECK(job.ranks[2].status == Status::kFailed);
+  CHECK(job.ranks[2].rank == 2);
+  CHECK(job.ranks[2].host == "node-a");
+  CHECK(says(job.ranks[2], ProblemCode::kTimeout, "Read timed out"));
+
+  const std::string answer =
+      "Current thread 0x01 (most recent call first):\n  File \"a.py\", line 1 in &lt;module&gt;\n";
+  const JobSnapshot page = read("<h2>Rank 0: http://[fd00::1]:1/handler/dump_traceback?</h2>\n<pre>" + answer +
+                                "</pre>\n<h2>Rank 12: http://b:1/handler/dump_traceback?</h2>\n"
+                                "<p>Failed to fetch: status=503</p>\n<pre>ConnectionError: &#39;b&#39;</pre>\n");
+  REQUIRE(page.ranks.size() == 2);
+  CHECK(page.ranks[0].host == "fd00::1");
+  CHECK(stack(page) == std::vector<std::string>{"<module> a.py:1"});
+  CHECK(page.ranks[1].rank == 12);
+  CHECK(says(page.ranks[1], ProblemCode::kUnreadable, "Error: 503"));
+  // Without any stack it is no dump.
+  CHECK_FALSE(dumps::is_dump("=== Rank 0: http://a:1/handler/dump_traceback? ===\nError: 503\n"));
+}
+
 TEST_CASE("ranks from names") {
   CHECK(dumps::rank_from_dump_name("/x/rank3") == 3);
   CHECK(dumps::rank_from_dump_name("rank-3.txt") == 3);
