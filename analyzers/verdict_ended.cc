@@ -20,14 +20,21 @@
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
+namespace {
+
+// The confidence of what the state of a rank's GPUs alone shows; as confidence.cc has it of stacks, less for a dump.
+double of_gpu_state(const RankSnapshot& rank, double confidence) {
+  return bounded(confidence - (rank.source == Source::kDump ? 0.15 : 0));
+}
+
+}  // namespace
 
 std::optional<Verdict> Judge::of_gpu_faults() const {
   std::vector<Suspect> suspects;
   std::vector<RankState> others;
   for (const RankState& s : states_) {
     if (s.gpu.exception && !s.unrelated)
-      suspects.push_back(
-          suspect(s, Reason::kCrashed, bounded(job_.ranks[s.rank].source == Source::kDump ? 0.75 : 0.90)));
+      suspects.push_back(suspect(s, Reason::kCrashed, of_gpu_state(job_.ranks[s.rank], 0.90)));
     else others.push_back(s);
   }
   if (suspects.empty()) return std::nullopt;
@@ -46,7 +53,7 @@ Verdict Judge::of_gpus_alone() const {
                                                                      : "runs a kernel without a name";
     if (text.empty()) text = fmt::format("the GPU of {} {}", name_ranks(job_, {s.rank}), state);
     if (s.gpu.activity == GpuActivity::kKernel && !polling.empty())
-      suspects.push_back(suspect(s, Reason::kGpuWait, bounded(0.65)));
+      suspects.push_back(suspect(s, Reason::kGpuWait, of_gpu_state(job_.ranks[s.rank], 0.65)));
   }
   std::string waiting;
   if (!polling.empty())

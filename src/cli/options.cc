@@ -145,7 +145,7 @@ class CommandLine {
                                   "tools have printed about the ranks");
     report_
         ->add_option("FILE", options_.paths,
-                     "files written with --format json, or by py-spy, pystack, gdb, eu-stack, faulthandler, "
+                     "files written with --format json, or by py-spy, pystack, gdb, cuda-gdb, eu-stack, faulthandler, "
                      "coredumpctl; - for the standard input")
         ->required();
     report_

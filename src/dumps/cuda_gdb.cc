@@ -527,11 +527,17 @@ void CudaGdb::give_to(RankSnapshot& rank) {
   for (Kernel& kernel : kernels_)
     if (kernel.resident) executions[kernel.device].kernels.push_back(std::move(kernel.kernel));
   // A device with a context, on which nothing runs; without the table of contexts it is not known which device that is.
-  if (knows_kernels_ && !could_not_attach_) {
+  // It lists no kernel either if it has not got at the GPUs, but then no device.
+  if (knows_kernels_ && !could_not_attach_ && !devices_.empty()) {
     for (const auto& [number, device] : devices_)
       if (device.contexts > 0) executions[number];
     if (executions.empty()) executions[devices_.size() == 1 ? std::optional(devices_.begin()->first) : std::nullopt];
   }
+  if (executions.empty())
+    rank.problems.push_back({could_not_attach_
+                                 ? "cuda-gdb could not look at its GPUs"
+                                 : "cuda-gdb lists no kernel, and no device: it may not have got at the GPUs",
+                             "let it say `info cuda devices`, too, or use rankstacks attach --gpu", ProblemCode::kGpu});
   for (auto& [number, execution] : executions) {
     // Kernels that were launched earlier come first.
     std::stable_sort(execution.kernels.begin(), execution.kernels.end(),

@@ -147,6 +147,7 @@ RankSnapshot silent_rank(const std::string& error) {
   RankSnapshot rank;
   rank.source = Source::kDump;
   rank.status = Status::kFailed;
+  rank.dumped_by = "torch";
   const bool late = contains(error, "Timeout") || error == "Error: 408";
   rank.problems.push_back(
       {fmt::format("it did not answer torch's debug server ({})", error),

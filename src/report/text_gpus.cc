@@ -109,7 +109,8 @@ std::string top_place(const JobSnapshot& job, const GpuKernel& kernel) {
   if (kernel.places.empty()) return "";
   const Frame& frame = job.frames[kernel.places.front().frame];
   if (frame.line && frame.file) return fmt::format("at {}:{}", analyzers::base_name(*frame.file), *frame.line);
-  if (frame.address == 0) return "";
+  if (!frame.offset && frame.function)  // of another tool
+    return frame.function != kernel.function ? "at " + analyzers::kernel_name(*frame.function) : "";
   std::string where = frame.offset ? fmt::format("+{:#x}", *frame.offset) : fmt::format("{:#x}", frame.address);
   if (frame.offset && frame.function && frame.function != kernel.function)
     where.insert(0, analyzers::kernel_name(*frame.function));

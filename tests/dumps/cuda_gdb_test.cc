@@ -242,13 +242,22 @@ TEST_CASE("cuda-gdb: inlined functions, and a narrow terminal") {
                                  "ncclKernel_AllGather_RING_LL_Sum_int8_t common.h:214"});
 }
 
-TEST_CASE("cuda-gdb: that it lists no kernel says nothing if it could not attach to the GPU") {
-  const JobSnapshot idle = read(std::string("No CUDA kernels.\n") + kHostThreads);
-  REQUIRE(idle.ranks[0].gpus.size() == 1);
+TEST_CASE("cuda-gdb: that it lists no kernel says nothing if it may not have got at the GPUs") {
+  const std::string devices =
+      "  Dev PCI Bus/Dev ID        Name Description SM Type SMs Warps/SM Lanes/Warp Max Regs/Lane Active SMs Mask \n"
+      "    0        00:06.0 NVIDIA H200   GH100GL-A   sm_90 132       64         32           255 0x0000 \n"
+      "    1        00:07.0 NVIDIA H200   GH100GL-A   sm_90 132       64         32           255 0x0000 \n";
+  const JobSnapshot idle = read("No CUDA kernels.\n" + devices + kHostThreads);
+  REQUIRE(idle.ranks.at(0).gpus.size() == 1);
+  CHECK(idle.ranks[0].gpus[0].pci.empty());  // which of the two it uses is not known
   CHECK(execution(idle).kernels.empty());
+  const JobSnapshot unknown = read(std::string("No CUDA kernels.\n") + kHostThreads);
+  CHECK(unknown.ranks.at(0).gpus.empty());
+  CHECK(says(unknown.ranks[0], ProblemCode::kGpu, "no device"));
   const JobSnapshot failed =
-      read(std::string("Timed out waiting for the CUDA API to initialize.\nNo CUDA kernels.\n") + kHostThreads);
+      read("Timed out waiting for the CUDA API to initialize.\nNo CUDA kernels.\n" + devices + kHostThreads);
   CHECK(failed.ranks.at(0).gpus.empty());
+  CHECK(says(failed.ranks[0], ProblemCode::kGpu, "could not look"));
   CHECK_FALSE(dumps::read_dump("No CUDA devices.\nNo CUDA kernels.\n", "x", 1));
 }
 

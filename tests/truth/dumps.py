@@ -1,5 +1,6 @@
 """What other tools have printed about the ranks of a job: saved dumps of a real hang, real tools on a real process, hostile text."""
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -10,8 +11,24 @@ from command_line import SOURCE, text_of
 from processes import Fixture, check, json_report, run_tool
 
 DUMPS = os.path.join(SOURCE, "fixtures", "dumps")
+GPU = os.path.join(SOURCE, "fixtures", "gpu")
 WITH_PYTHON = ("py-spy", "py-spy-json", "py-spy-json-native", "py-spy-locals", "py-spy-native", "pystack", "pystack-native", "pystack-native-all", "faulthandler")
 NATIVE_ONLY = ("gdb", "gdb-full", "eu-stack", "eu-stack-msv")
+HOST_THREADS = """Thread 2 (Thread 0x7f40 (LWP %(other)d) "cuda-EvtHandlr"):
+#0  0x00007f0000000010 in poll () from /lib/x86_64-linux-gnu/libc.so.6
+#1  0x00007f0000001010 in ?? () from /lib/x86_64-linux-gnu/libcuda.so.1
+#2  0x00007f0000000030 in start_thread () from /lib/x86_64-linux-gnu/libc.so.6
+
+Thread 1 (Thread 0x7f41 (LWP %(pid)d) "python3"):
+#0  0x00007f0000001020 in ?? () from /lib/x86_64-linux-gnu/libcuda.so.1
+#1  0x00007f0000002020 in cudaStreamSynchronize () from /venv/lib/libcudart.so.12
+#2  0x00007f0000003020 in at::native::_local_scalar_dense_cuda(at::Tensor const&) () from /venv/lib/libtorch_cuda.so
+#3  0x00007f0000004020 in THPVariable_item(_object*, _object*) () from /venv/lib/libtorch_python.so
+#4  0x0000000000540020 in _PyEval_EvalFrameDefault ()
+#5  0x0000000000640020 in Py_RunMain ()
+#6  0x00007f0000000050 in __libc_start_main () from /lib/x86_64-linux-gnu/libc.so.6
+[Inferior 1 (process %(pid)d) detached]
+"""
 PROGRAM = "import json, os, sys\ndef waits():\n    print(json.dumps({'pid': os.getpid()}), flush=True)\n    sys.stdin.read()\nwaits()\n"
 
 
@@ -66,6 +83,106 @@ def case_ranks_are_named(directory):
     for wrong in ("x=1", paths[0], paths[0] + "=-1", paths[0] + "=1x"):
         status, out, err = run_tool("report", *paths, "--ranks", wrong)
         check((status, out) == (2, b"") and b"--ranks" in err, "--ranks %s: %d %r" % (wrong, status, err))
+
+
+def cuda_gdb(directory, modes, host_threads):
+    """A file for each rank: what cuda-gdb says of the GPU core of that mode, without the core's name, and of a process that waits for its GPU."""
+    paths = []
+    for rank, mode in enumerate(modes):
+        with open(os.path.join(GPU, mode + ".txt"), encoding="utf-8") as file:
+            text = file.read()
+        text = text[text.index("[Current focus" if "[Current focus" in text else "== info cuda devices"):]
+        paths.append(os.path.join(directory, "%s-%d-rank%d.cuda-gdb" % (modes[-1], host_threads, rank)))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            file.write(text + (HOST_THREADS % {"pid": 4711 + 10 * rank, "other": 4712 + 10 * rank} if host_threads else ""))
+    return paths
+
+
+def case_cuda_gdb_yields_the_verdict_of_the_cores(directory):
+    """Reason and kernel as `core` finds them in the GPU cores themselves; less certain."""
+    for mode, reason in (("spin", "gpu-wait"), ("illegal", "crashed"), ("idle", None), ("nccl", None)):
+        modes = ["nccl", "nccl", mode]
+        cores = []
+        for rank, name in enumerate(modes):
+            cores.append(os.path.join(directory, "%s-rank%d.nvcudmp" % (mode, rank)))
+            with lzma.open(os.path.join(GPU, name + ".nvcudmp.xz")) as packed, open(cores[-1], "wb") as core:
+                shutil.copyfileobj(packed, core)
+        of_cores = json_report("core", *cores)
+        of_text = json_report("report", *cuda_gdb(directory, modes, False))
+        told = [[(suspect["rank"], suspect["reason"]) for suspect in report["verdict"]["suspects"]] for report in (of_cores, of_text)]
+        check(told[0] == told[1] == ([(2, reason)] if reason else []), "%s: %r" % (mode, told))
+        check(of_cores["verdict"]["status"] == of_text["verdict"]["status"], "%s: %s" % (mode, of_text["verdict"]["summary"]))
+        for a, b in zip(of_cores["verdict"]["suspects"], of_text["verdict"]["suspects"]):
+            check(b["confidence"] < a["confidence"], "%s: %r, of cores %r" % (mode, b["confidence"], a["confidence"]))
+        for a, b in zip(of_cores["ranks"], of_text["ranks"]):
+            for gpu, read in zip(a["gpus"], b["gpus"]):
+                check((gpu["pci"], gpu["name"]) == (read["pci"], read["name"]), "%r, %r" % (gpu["pci"], read["pci"]))
+                for kernel, same in zip(gpu["execution"]["kernels"], read["execution"]["kernels"]):
+                    for part in ("grid_id", "grid", "block", "sms"):
+                        check(kernel[part] == same[part], "%s: %s of %r, %r" % (mode, part, kernel, same))
+                    check(kernel["function"].split("(")[0] == same["function"], "%r, %r" % (kernel["function"], same["function"]))
+
+
+def case_cuda_gdb_with_the_threads(directory):
+    for mode, reason, words in (("spin", "gpu-wait", "spin (4 blocks of 64)"), ("illegal", "crashed", "illegal address in kernel illegal"),
+                                ("idle", "gpu-wait", "no kernel runs")):
+        report = json_report("report", *cuda_gdb(directory, ["nccl", "nccl", mode], True))
+        suspects = report["verdict"]["suspects"]
+        check([(suspect["rank"], suspect["reason"]) for suspect in suspects] == [(2, reason)], "%s: %r" % (mode, report["verdict"]))
+        check(words in suspects[0]["summary"], "%s: %s" % (mode, suspects[0]["summary"]))
+        check([(rank["rank"], rank["pid"], len(rank["threads"]), rank["dumped_by"]) for rank in report["ranks"]] ==
+              [(rank, 4711 + 10 * rank, 2, "cuda-gdb") for rank in range(3)], "%r" % report["ranks"])
+    report = json_report("report", *cuda_gdb(directory, ["nccl"] * 3, True))
+    check(report["verdict"]["status"] == "symmetric", "%r" % report["verdict"])
+
+
+def case_cuda_gdb_next_to_py_spy(directory):
+    """As scripts that dump hung jobs name them: the Python frames of one, the GPUs of the other."""
+    paths = []
+    for rank, mode in enumerate(("nccl", "spin")):
+        with open(os.path.join(GPU, mode + ".txt"), encoding="utf-8") as file:
+            text = file.read()
+        paths.append(os.path.join(directory, "rank%05d_pid%d.cuda-gdb" % (rank, 4711 + rank)))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            file.write("node-a\n" + text[text.index("== info cuda devices"):text.index("== info cuda blocks")] + "[Inferior 1 (process %d) detached]\n" % (4711 + rank))
+        paths.append(paths[-1].replace("cuda-gdb", "pyspy"))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            file.write("node-a\nProcess %d: python3 train.py\nPython v3.11.2 (/usr/bin/python3)\n\nThread %d (active): \"MainThread\"\n    train (train.py:3)\n"
+                       % (4711 + rank, 4711 + rank))
+    report = json_report("report", *paths)
+    check([(rank["rank"], rank["dumped_by"], [kernel["function"] for kernel in rank["gpus"][0]["execution"]["kernels"]]) for rank in report["ranks"]] ==
+          [(0, "py-spy", ["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]), (1, "py-spy", ["spin"])], "%r" % report["ranks"])
+
+
+def case_cuda_gdb_reads_back_the_same(directory):
+    saved = os.path.join(directory, "saved.json")
+    first = json_report("report", *cuda_gdb(directory, ["nccl", "several", "illegal"], True))
+    with open(saved, "w", encoding="utf-8") as file:
+        json.dump(first, file)
+    again = json_report("report", saved)
+    for part in ("ranks", "gpu_clusters", "verdict"):
+        check(first[part] == again[part], part)
+    _, out, _ = run_tool("report", saved, "--threads", "all")
+    for words in ("illegal<<<", " 0 warps", " 0 threads"):
+        check(words not in text_of(out), "%r: %s" % (words, text_of(out)))
+    check("#2   0x00007f6f7f7a7750 spin at kernels.cu:36" in text_of(out), text_of(out))
+
+
+def case_torch_debug_server(directory):
+    for name in ("stacks.txt", "stacks.html", "pyspy_dump.txt"):
+        report = json_report("report", os.path.join(DUMPS, "torch-debug", name))
+        check_culprit(report, name)
+        check([rank["host"] for rank in report["ranks"]] == ["node-a"] * 3, name)
+    partial = os.path.join(DUMPS, "torch-debug", "stacks-partial.txt")
+    status, _, err = run_tool("report", partial)
+    check(status == 1 and b"rank 2" in err, "%d %r" % (status, err))
+    report = json_report("report", partial, expect=1)
+    check([(rank["rank"], rank["status"], rank["world_size"]) for rank in report["ranks"]] == [(0, "complete", 3), (1, "complete", 3), (2, "failed", 3)], "%r" % report["ranks"])
+    # A dump of that rank's from elsewhere takes the place of the missing answer.
+    copy = os.path.join(directory, "rank2.log")
+    shutil.copyfile(os.path.join(DUMPS, "faulthandler", "rank2.log"), copy)
+    report = json_report("report", partial, copy)
+    check([(rank["rank"], rank["status"]) for rank in report["ranks"]] == [(0, "complete"), (1, "complete"), (2, "complete")], "%r" % report["ranks"])
 
 
 def case_two_dumps_of_each_rank(directory):

@@ -72,7 +72,7 @@ VARIABLES = {"frame": number, "numbers": lambda value: isinstance(value, dict) a
 GROUP = {"name": text, "ranks": list_of(number)}
 CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed", "unsupported", "mismatch", "timeout", "limit", "incomplete", "file-missing", "file-mismatch",
          "file-unverified", "module-overlap", "gpu", "from-other-tool")
-DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "eu-stack", "faulthandler", "coredumpctl")
+DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "cuda-gdb", "torch", "eu-stack", "faulthandler", "coredumpctl")
 PROBLEM = {"code": one_of(*CODES), "message": text, "hint": or_null(text)}
 FAULT_PLACE = {"region": one_of("first-page", "below-stack", "mapped", "unmapped"), "executed": boolean}
 FAULT_MAPPING = {"name": or_null(text), "permissions": text, "distance": hexadecimal}
@@ -117,7 +117,7 @@ HEALTH.update({"throttle": list_of(text), "remap_pending": one_of(True), "remap_
 EXECUTION = {"source": one_of("debugger", "core"), "contexts": number, "kernels": list_of(anything), "exceptions": list_of(anything)}
 KERNEL = {"grid_id": number, "function": or_null(text), "grid": anything, "block": anything, "blocks": number, "sms": number, "warps": number, "lanes": number, "places": list_of(anything),
           "frames": list_of(anything)}
-GPU_FRAME = {"function": or_null(text), "module": one_of(None), "file": one_of(None), "line": one_of(None), "address": hexadecimal, "offset": or_null(hexadecimal), "inlined": one_of(False)}
+GPU_FRAME = {"function": or_null(text), "module": one_of(None), "file": or_null(text), "line": or_null(number), "address": hexadecimal, "offset": or_null(hexadecimal), "inlined": one_of(False)}
 GPU_CLUSTER = {"state": one_of("exception", "kernel", "idle", "unknown", "collective"), "ranks": list_of(rank_name)}
 MODULE = {"name": text, "path": text, "build_id": or_null(lambda value: re.fullmatch("[0-9a-f]+", value) is not None), "version": or_null(text)}
 VERSION_FROM = ("file-name", "metadata", "text", "memory")
@@ -229,7 +229,9 @@ class Checker:
                     self.errors.append("%s.identity.%s is wrong: %r" % (where, name, rank["identity"][name]))
         if dump != ("dumped_by" in rank):
             self.errors.append("%s has source %r and dumped_by %r" % (where, rank["source"], rank.get("dumped_by")))
-        if dump and (rank["dumped_by"] not in DUMPING_TOOLS or "from-other-tool" not in [problem.get("code") for problem in rank["problems"]]):
+        if dump and (rank["dumped_by"] == "torch") != (rank["status"] == "failed"):
+            self.errors.append("%s is %r, dumped by %r" % (where, rank["status"], rank["dumped_by"]))
+        if dump and (rank["dumped_by"] not in DUMPING_TOOLS or rank["status"] != "failed" and "from-other-tool" not in [problem.get("code") for problem in rank["problems"]]):
             self.errors.append("%s does not say what the dump of %r lacks" % (where, rank["dumped_by"]))
         if rank["status"] == "failed" and (rank["threads"] or not rank["problems"]):
             self.errors.append("%s has failed, with %d threads and %d problems" % (where, len(rank["threads"]), len(rank["problems"])))
