@@ -456,8 +456,6 @@ bool CudaGdb::place_last(std::string_view place) {
   return true;
 }
 
-void CudaGdb::read_from(std::string_view core) { core_ = kept(core); }
-
 CudaGdb::Kernel* CudaGdb::add_kernel(Kernel kernel) {
   if (kernels_.size() == kMaxKernels) return nullptr;
   return &kernels_.emplace_back(std::move(kernel));
@@ -549,8 +547,7 @@ void CudaGdb::give_to(RankSnapshot& rank) {
         gpu.name = device->second.name;
         execution.contexts = device->second.contexts;
       }
-    execution.source = core_ ? GpuSource::kCore : GpuSource::kDebugger;
-    execution.path = core_;
+    execution.source = is_core_ ? GpuSource::kCore : GpuSource::kDebugger;
     gpu.execution = std::move(execution);
   }
 }

@@ -37,7 +37,7 @@ class CudaGdb {
   // Where the last frame is, in a line of its own: "at kernels.cu:36".
   bool place_last(std::string_view place);
   // The debugger reads a GPU core, not a live process.
-  void read_from(std::string_view core);
+  void read_from_core() { is_core_ = true; }
   // A frame of a thread of the process (gdb's "Thread 3"): the focus is not on a GPU.
   void leave_gpu();
   // The entry of a kernel: its function has the launch's <<<...>>>.
@@ -104,8 +104,7 @@ class CudaGdb {
   std::vector<FrameId> stack_;
   std::optional<Launch> launch_;
   std::optional<std::string> launched_;  // the function of launch_
-  std::optional<std::string> core_;
-  bool in_stack_ = false;
+  bool is_core_ = false, in_stack_ = false;
   bool focus_may_follow_ = false;  // of the last exception
   bool knows_kernels_ = false;     // they were listed, or it was said that there are none
   bool could_not_attach_ = false;

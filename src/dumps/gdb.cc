@@ -178,13 +178,18 @@ class Reader {
       draft_.begin_process(0);
       detached_ = false;
     }
-    gpus_->read_from(path);
+    gpus_->read_from_core();
     std::string_view name = path.substr(path.rfind('/') + 1);
     constexpr std::string_view kEnding = ".nvcudmp";
     if (!name.starts_with("core_") || !name.ends_with(kEnding)) return;
     name.remove_suffix(kEnding.size());
-    if (const auto pid = number_of<Pid>(name.substr(name.rfind('_') + 1)); pid && *pid > 0 && draft_.process().pid == 0)
-      draft_.process().pid = *pid;
+    name.remove_prefix(5);
+    const std::size_t host = name.find('_'), pid = name.rfind('_');
+    const Pid number = pid == std::string_view::npos ? 0 : number_of<Pid>(name.substr(pid + 1)).value_or(0);
+    RankSnapshot& rank = draft_.process();
+    if (number <= 0 || rank.pid != 0) return;
+    rank.pid = number;
+    if (host < pid && host + 1 < pid) rank.host = kept(name.substr(host + 1, pid - host - 1));
   }
 
   static bool is_noise(std::string_view line) {

@@ -66,6 +66,7 @@ TEST_CASE("cuda-gdb: kernels, the device, the stack of the kernel in focus") {
   const RankSnapshot& rank = job.ranks.at(0);
   CHECK(rank.dumped_by == "cuda-gdb");
   CHECK(rank.pid == 583);
+  CHECK(rank.host == "vm");  // of the core's name
   CHECK(rank.threads.empty());
   REQUIRE(rank.gpus.size() == 1);
   CHECK(rank.gpus[0].pci == "0000:00:06.0");

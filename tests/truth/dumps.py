@@ -109,8 +109,8 @@ def case_cuda_gdb_yields_the_verdict_of_the_cores(directory):
                 shutil.copyfileobj(packed, core)
         of_cores = json_report("core", *cores)
         of_text = json_report("report", *cuda_gdb(directory, modes, False))
-        told = [[(suspect["rank"], suspect["reason"]) for suspect in report["verdict"]["suspects"]] for report in (of_cores, of_text)]
-        check(told[0] == told[1] == ([(2, reason)] if reason else []), "%s: %r" % (mode, told))
+        found = [[(suspect["rank"], suspect["reason"]) for suspect in report["verdict"]["suspects"]] for report in (of_cores, of_text)]
+        check(found[0] == found[1] == ([(2, reason)] if reason else []), "%s: %r" % (mode, found))
         check(of_cores["verdict"]["status"] == of_text["verdict"]["status"], "%s: %s" % (mode, of_text["verdict"]["summary"]))
         for a, b in zip(of_cores["verdict"]["suspects"], of_text["verdict"]["suspects"]):
             check(b["confidence"] < a["confidence"], "%s: %r, of cores %r" % (mode, b["confidence"], a["confidence"]))
