@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "analyzers/analysis.h"
+#include "analyzers/gpu_state.h"
 #include "dumps/dump.h"
 
 using namespace rankstacks;
@@ -241,6 +242,19 @@ TEST_CASE("cuda-gdb: inlined functions, and a narrow terminal") {
   CHECK(stack(job, kernel.frames) ==
         std::vector<std::string>{"ncclFunction_AllGather_RING_SIMPLE_Sum_int8_t /data/nccl/prims_simple.h:128",
                                  "ncclKernel_AllGather_RING_LL_Sum_int8_t common.h:214"});
+}
+
+TEST_CASE("cuda-gdb: of NCCL's kernel one thread is known, which may not have called the variant yet") {
+  const std::string text = text_of("nccl");
+  const JobSnapshot called = read(text);
+  CHECK(analyzers::gpu_state_of(called.frames, called.ranks[0]).variant == "Sum f32 RING SIMPLE");
+  std::string before = text;
+  for (std::size_t at; (at = before.find("in ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() ()")) != std::string::npos;)
+    before.replace(at, 49, "in ncclDevKernel_AllReduce_Sum_f32_RING_LL<<<(24,1,1),(544,1,1)>>> ()");
+  const JobSnapshot not_yet = read(before);
+  const auto state = analyzers::gpu_state_of(not_yet.frames, not_yet.ranks[0]);
+  CHECK(state.named());
+  CHECK_FALSE(state.variant);
 }
 
 TEST_CASE("cuda-gdb: that it lists no kernel says nothing if it may not have got at the GPUs") {
