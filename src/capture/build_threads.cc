@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
 
 #include "base/text.h"
@@ -115,8 +116,18 @@ HandledException handled_exception(const python::Handled& handled, const PythonF
   if (at != python_frames.end()) exception.frame = at->second;
   if (handled.handler) exception.handler = intern_place(*handled.handler, table);
   if (handled.raised) exception.raised = intern_place(*handled.raised, table);
-  exception.chain = handled.chain;
-  exception.cause = cause_of(exception, handled.hidden);
+  for (const python::Handled::Place& place : handled.traceback)
+    exception.traceback.push_back(intern_place(place, table));
+  exception.traceback_omitted = handled.traceback_omitted;
+  const auto in_model = [&](const python::Handled::Chained& chained) {
+    ChainedException one{chained.link, chained.type, chained.message};
+    if (chained.raised) one.raised = intern_place(*chained.raised, table);
+    return one;
+  };
+  std::vector<ChainedException> hidden;
+  std::transform(handled.chain.begin(), handled.chain.end(), std::back_inserter(exception.chain), in_model);
+  std::transform(handled.hidden.begin(), handled.hidden.end(), std::back_inserter(hidden), in_model);
+  exception.cause = cause_of(exception, hidden);
   return exception;
 }
 

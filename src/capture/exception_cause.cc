@@ -101,7 +101,8 @@ std::optional<ExceptionCause> cause_of(const HandledException& exception, std::s
   for (const std::span<const ChainedException> chain : {std::span<const ChainedException>(exception.chain), hidden})
     for (const ChainedException& one : chain)
       if (!known::is_ordinary_exception(one.type)) text = &one.message;
-  return *text ? cause_of(**text) : std::nullopt;
+  // A number of the kernel's says that a connection has gone, but not that its other end was a rank.
+  return *text && !(*text)->starts_with("[Errno ") ? cause_of(**text) : std::nullopt;
 }
 
 }  // namespace rankstacks::capture

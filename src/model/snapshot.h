@@ -202,19 +202,24 @@ struct ChainedException {
   ExceptionLink link = ExceptionLink::kContext;
   std::string type;                    // as in HandledException
   std::optional<std::string> message;  // as in HandledException
+  std::optional<FrameId> raised = {};  // as in HandledException
   bool operator==(const ChainedException&) const = default;
 };
 
 // A Python exception that a thread is handling, as sys.exc_info() returns it there: the thread is in an `except` or
 // `finally` block, in the __exit__ of a `with` statement, or in a function called by one of these.
 struct HandledException {
-  std::string type;                    // the name of its class, "RuntimeError"; "" if it cannot be read
-  std::optional<std::string> message;  // its only argument, if that is a str: the first 200 characters
+  std::string type;  // the name of its class, "RuntimeError"; "" if it cannot be read
+  // The first 200 characters of str() of it; empty if it has no arguments, or if they cannot be shown.
+  std::optional<std::string> message;
   // Index into ThreadSnapshot::frames of the function that handles it; empty if it is none of these.
   std::optional<std::size_t> frame;
   // Both ends of its traceback; empty if it has none, or if they cannot be read.
   std::optional<FrameId> handler;  // the function that handles it, at the line that the exception passed through
   std::optional<FrameId> raised;   // where it was raised
+  // All of its traceback, outermost first: `handler` is one of these, and `raised` the last.
+  std::vector<FrameId> traceback = {};
+  std::optional<OmittedFrames> traceback_omitted = {};  // entries left out of `traceback`
   // What led to it: the nearest first; at most 8.
   std::vector<ChainedException> chain = {};
   // What the first exception of the chain says of its cause, if that is known: other ranks, or the rank's own GPU.
@@ -287,6 +292,9 @@ void for_each_frame(ThreadSnapshot& thread, F&& f) {
     if (!*exception) continue;
     for (std::optional<FrameId>* id : {&(*exception)->handler, &(*exception)->raised})
       if (*id) f(**id);
+    for (FrameId& id : (*exception)->traceback) f(id);
+    for (ChainedException& chained : (*exception)->chain)
+      if (chained.raised) f(*chained.raised);
   }
 }
 

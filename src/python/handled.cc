@@ -1,7 +1,9 @@
 #include "python/handled.h"
 
 #include <algorithm>
+#include <deque>
 
+#include "python/exception_text.h"
 #include "python/loaded_modules.h"
 #include "python/objects.h"
 #include "python/values.h"
@@ -33,12 +35,14 @@ struct Walk {
   Address next = 0;       // an item, then an entry of the traceback
   std::size_t count = 0;  // of items or entries
   Address exception = 0, traceback = 0;
-  Address type = 0, argument = 0;  // of an exception that has not been made yet
-  bool own_traceback = true;       // the exception itself says where its traceback is, if the version has it there
+  Address type = 0, argument = 0;      // of an exception that has not been made yet
+  bool own_traceback = true;           // the exception itself says where its traceback is, if the version has it there
+  std::optional<std::size_t> chained;  // index into Handled::chain: of an exception that led to the thread's
   std::optional<Entry> handler, raised;
-  bool whole = false;  // the traceback's end was reached
-  Address frame = 0;   // the handler's frame, if it is one of the thread's
-  std::optional<std::uint32_t> handler_code, raised_code;
+  std::vector<Entry> outer;  // the first entries
+  std::deque<Entry> inner;   // the last ones of those that follow
+  bool whole = false;        // the traceback's end was reached
+  Address frame = 0;         // the handler's frame, if it is one of the thread's
 };
 
 class HandledReader {
@@ -50,7 +54,8 @@ class HandledReader {
         state_(state),
         into_(into),
         objects_(target, layout),
-        codes_(target, layout, kMaxCodeText) {}
+        codes_(target, layout, kMaxCodeText),
+        text_(target, layout, objects_, codes_) {}
 
   void read_handled(std::span<const Address> items) {
     find_exceptions(items);
@@ -139,37 +144,38 @@ class HandledReader {
   // Reads the names of the exceptions' types, and their messages.
   void read_exceptions() {
     std::vector<Range> ranges;
-    const std::size_t size = span_of({layout_.exception_args, layout_.exception_traceback});
+    const std::size_t size = text_.size();
     for (const Walk& w : walks_) {
       if (w.exception != 0) ranges.push_back(range_of(w.exception, size));
       ranges.push_back(range_of(word_at(type_of(w) + layout_.type_name), kLikelyTypeName));
     }
     target_.prefetch(ranges);
-    std::vector<Address> args, arguments;
+    std::vector<Address> args;
     for (Walk& w : walks_) {
-      args.push_back(w.exception != 0 ? word_at(w.exception + layout_.exception_args) : 0);
+      if (w.exception != 0) args.push_back(word_at(w.exception + layout_.exception_args));
       if (layout_.exc_item_traceback == kAbsent && w.own_traceback)
         w.traceback = word_at(w.exception + layout_.exception_traceback);
     }
-    std::vector<Address> tuples = args;
-    std::erase(tuples, Address{0});
-    objects_.prefetch(tuples);
-    for (Address& tuple : args) {
+    std::erase(args, Address{0});
+    objects_.prefetch(args);
+    // Nearly all have one argument, a str.
+    std::vector<Address> arguments;
+    for (const Address tuple : args) {
       const auto items = objects_.tuple(tuple, 1);
-      tuple = items && items->size() == 1 ? items->front() : 0;
-      if (tuple != 0) arguments.push_back(tuple);
+      if (items && items->size() == 1) arguments.push_back(items->front());
     }
-    for (std::size_t i = 0; i < walks_.size(); ++i)
-      if (may_be_at(walks_[i].argument)) arguments.push_back(args[i] = walks_[i].argument);
+    for (const Walk& w : walks_)
+      if (may_be_at(w.argument)) arguments.push_back(w.argument);
     objects_.prefetch(arguments);
     ranges.clear();
     const std::size_t likely = layout_.string_compact_data + kLongestMessage * sizeof(char32_t);
     for (const Address argument : arguments) ranges.push_back(range_of(argument, likely));
     if (!ranges.empty()) target_.prefetch(ranges);
-    for (std::size_t i = 0; i < walks_.size(); ++i) {
-      Handled& handled = (walks_[i].thread->*into_).emplace();
-      handled.type = type_name(type_of(walks_[i]));
-      handled.message = text_of(args[i]);
+    for (const Walk& w : walks_) {
+      Handled& handled = (w.thread->*into_).emplace();
+      handled.type = type_name(type_of(w));
+      if (w.exception != 0) handled.message = text_.of(w.exception);
+      else if (may_be_at(w.argument)) handled.message = text_.of_argument(w.type, w.argument);
     }
   }
 
@@ -178,28 +184,26 @@ class HandledReader {
     return target_.read_c_string(name, kLongestTypeName).value_or("");
   }
 
-  std::optional<std::string> text_of(Address argument) {
-    return objects_.kind(argument) == ObjectKind::kString ? codes_.beginning(argument, kLongestMessage) : std::nullopt;
-  }
-
-  std::optional<std::string> message_of(Address exception) {
-    const auto items = objects_.tuple(word_at(exception + layout_.exception_args), 1);
-    return items && items->size() == 1 ? text_of(items->front()) : std::nullopt;
-  }
-
   // Few exceptions have a chain, so it is read one by one.
   void follow_chains() {
     std::size_t left = kMaxChainedInAll;
-    for (const Walk& w : walks_) {
+    const std::size_t own = walks_.size();
+    for (std::size_t i = 0; i < own; ++i) {
+      const Walk& w = walks_[i];
       if (w.exception == 0) continue;
       std::vector<Address> seen{w.exception};
+      ThreadState* const thread = w.thread;
       while (left > 0 && seen.size() <= kMaxChain) {
         const auto [link, next, suppressed] = led_to(seen.back());
         if (!may_be_at(next) || std::find(seen.begin(), seen.end(), next) != seen.end()) break;
         if (objects_.kind(next) != ObjectKind::kException) break;
-        Handled& handled = *(w.thread->*into_);
-        auto& chain = suppressed || !handled.hidden.empty() ? handled.hidden : handled.chain;
-        chain.push_back({link, type_name(type_of(next)), message_of(next)});
+        Handled& handled = *(thread->*into_);
+        const bool hidden = suppressed || !handled.hidden.empty();
+        (hidden ? handled.hidden : handled.chain).push_back({link, type_name(type_of(next)), text_.of(next)});
+        if (!hidden)
+          walks_.push_back({.thread = thread,
+                            .traceback = word_at(next + layout_.exception_traceback),
+                            .chained = handled.chain.size() - 1});
         seen.push_back(next);
         --left;
       }
@@ -253,9 +257,10 @@ class HandledReader {
         w->raised =
             Entry{copy.get<Address>(layout_.traceback_frame), copy.get<std::int32_t>(layout_.traceback_instruction),
                   copy.get<std::int32_t>(layout_.traceback_line)};
+        if (!w->chained) keep(*w, *w->raised);
         if (!w->handler) w->handler = w->raised;
         ++w->count;
-        if (w->frame == 0 && w->count <= kMaxComparedEntries) {
+        if (!w->chained && w->frame == 0 && w->count <= kMaxComparedEntries) {
           to_compare.push_back(w);
           frames.push_back(w->raised->frame);
         }
@@ -270,6 +275,13 @@ class HandledReader {
         w->frame = frame;
       }
     }
+  }
+
+  static void keep(Walk& walk, const Entry& entry) {
+    constexpr std::size_t kOfEachEnd = kMaxTracebackPlaces / 2;
+    if (walk.outer.size() < kOfEachEnd) return walk.outer.push_back(entry);
+    walk.inner.push_back(entry);
+    if (walk.inner.size() > kOfEachEnd) walk.inner.pop_front();
   }
 
   // The frame itself, as in RawFrame::address; 0 if there is none. The frame of a function that has returned is stored
@@ -287,8 +299,8 @@ class HandledReader {
   }
 
   // The code object of an entry's frame.
-  std::optional<std::uint32_t> code_of(const std::optional<Entry>& entry) {
-    const Address frame = entry ? frame_of(*entry) : 0;
+  std::optional<std::uint32_t> code_of(const Entry& entry) {
+    const Address frame = frame_of(entry);
     auto code = frame != 0 ? target_.read_value<Address>(frame + layout_.frame_code) : std::nullopt;
     if (!code) return std::nullopt;
     if (layout_.minor >= 14) *code &= ~kStackRefTags;
@@ -296,36 +308,55 @@ class HandledReader {
   }
 
   void read_places() {
-    std::vector<Address> objects;
+    std::vector<const Entry*> entries;
     for (Walk& w : walks_) {
-      if (!w.whole) w.raised.reset();  // the last entry that was read is not the last of the traceback
-      for (const auto& entry : {w.handler, w.raised})
-        if (entry) objects.push_back(entry->frame);
+      if (!w.whole) w.raised.reset(), w.inner.clear();  // the last entry that was read is not the last of the traceback
+      if (w.chained) w.handler.reset();
+      for (const auto* entry : {&w.handler, &w.raised})
+        if (*entry) entries.push_back(&**entry);
+      for (const Entry& entry : w.outer) entries.push_back(&entry);
+      for (const Entry& entry : w.inner) entries.push_back(&entry);
     }
+    std::vector<Address> objects;
+    for (const Entry* entry : entries) objects.push_back(entry->frame);
     objects_.prefetch(objects);
     std::vector<Range> ranges;
-    for (const Walk& w : walks_) {
-      for (const auto& entry : {w.handler, w.raised}) {
-        const Address frame = entry ? frame_of(*entry) : 0;
-        if (frame != 0) ranges.push_back(range_of(frame, layout_.frame_code + sizeof(Address)));
-      }
-    }
+    for (const Entry* entry : entries)
+      if (const Address frame = frame_of(*entry); frame != 0)
+        ranges.push_back(range_of(frame, layout_.frame_code + sizeof(Address)));
     if (!ranges.empty()) target_.prefetch(ranges);
-    for (Walk& w : walks_) {
-      w.handler_code = code_of(w.handler);
-      w.raised_code = code_of(w.raised);
-    }
+    for (const Entry* entry : entries) code_of(*entry);
     codes_.read_all();
-    for (Walk& w : walks_) {
+    for (const Walk& w : walks_) {
       Handled& handled = *(w.thread->*into_);
+      if (w.chained) {
+        handled.chain[*w.chained].raised = place_of(w.raised);
+        continue;
+      }
       handled.frame = w.frame;
-      handled.handler = place_of(w.handler, w.handler_code);
-      handled.raised = place_of(w.raised, w.raised_code);
+      handled.handler = place_of(w.handler);
+      handled.raised = place_of(w.raised);
+      set_traceback(handled, w);
     }
   }
 
-  std::optional<Handled::Place> place_of(const std::optional<Entry>& entry, std::optional<std::uint32_t> index) {
-    if (!entry || !index || codes_.body(*index).kind != CodeReader::Kind::kCode) return std::nullopt;
+  // Entries whose places are not known count as left out.
+  void set_traceback(Handled& handled, const Walk& w) {
+    std::size_t at = 0;
+    const auto add = [&](const Entry& entry) {
+      if (auto place = place_of(entry)) handled.traceback.push_back(std::move(*place));
+    };
+    std::for_each(w.outer.begin(), w.outer.end(), add);
+    at = handled.traceback.size();
+    std::for_each(w.inner.begin(), w.inner.end(), add);
+    if (handled.traceback.empty()) return;
+    if (const std::size_t left_out = w.count - handled.traceback.size(); left_out > 0)
+      handled.traceback_omitted = OmittedFrames{.at = at, .count = left_out};
+  }
+
+  std::optional<Handled::Place> place_of(const std::optional<Entry>& entry) {
+    const auto index = entry ? code_of(*entry) : std::nullopt;
+    if (!index || codes_.body(*index).kind != CodeReader::Kind::kCode) return std::nullopt;
     const Code& code = codes_.codes()[*index];
     Handled::Place place{.function = code.name, .file = code.file, .qualname = code.qualname, .line = {}};
     constexpr int kFirstByInstruction = 11;
@@ -341,7 +372,8 @@ class HandledReader {
   ObjectReader objects_;
   // Of tracebacks alone, so that unreadable parts of them do not count as damage of the thread's frames.
   CodeReader codes_;
-  std::vector<Walk> walks_;  // of the threads that are handling an exception
+  ExceptionText text_;
+  std::vector<Walk> walks_;  // of the threads that are handling an exception, then of what led to these
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ namespace rankstacks::python {
 inline constexpr std::size_t kMaxExcItems = 4096, kMaxExcItemsInAll = 65'536;
 // Python's recursion limit, which bounds most tracebacks, is 1000.
 inline constexpr std::size_t kMaxTracebackEntries = 2048, kMaxTracebackEntriesInAll = 65'536;
-inline constexpr std::size_t kLongestMessage = 200;  // characters
+// Places of one traceback that are kept: as many of its beginning as of its end.
+inline constexpr std::size_t kMaxTracebackPlaces = 64;
 inline constexpr std::size_t kMaxChain = 8, kMaxChainedInAll = 1024;
 
 // Fills ThreadState::handles. `items` holds the first item of each of state.threads. In 3.6, where the thread state

@@ -1,6 +1,7 @@
 #include "python/objects.h"
 
 #include <algorithm>
+#include <array>
 
 #include "python/line_table.h"
 
@@ -336,6 +337,21 @@ std::optional<std::string> CodeReader::beginning(Address string, std::size_t mos
   std::vector<std::byte> bytes(std::min<std::size_t>(data->size(), most * width));
   if (!target_.read_exact(data->start, bytes)) return std::nullopt;
   return decode_characters(bytes, width);
+}
+
+std::optional<char32_t> CodeReader::character(Address string, std::uint64_t index) const {
+  std::uint32_t state = 0;
+  bool cut = false;
+  const auto data = string_data(string, state, cut);
+  if (!data) return std::nullopt;
+  const std::uint32_t lowest = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
+  const std::uint32_t width = (state & layout_.string_kind_mask) / lowest;
+  if (index >= data->size() / width) return std::nullopt;
+  std::array<std::byte, sizeof(char32_t)> bytes{};
+  if (!target_.read_exact(data->start + index * width, std::span(bytes).first(width))) return std::nullopt;
+  std::uint32_t character = 0;
+  std::memcpy(&character, bytes.data(), sizeof character);
+  return character;
 }
 
 std::optional<Range> CodeReader::bytes_data(Address address) const {

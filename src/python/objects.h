@@ -96,6 +96,8 @@ class CodeReader {
   std::optional<std::string> text(Address string, std::size_t longest);
   // Its first characters, at most `most` of them. std::nullopt if it is unreadable.
   std::optional<std::string> beginning(Address string, std::size_t most);
+  // One of its characters. std::nullopt if it has none there, or if that cannot be read.
+  std::optional<char32_t> character(Address string, std::uint64_t index) const;
   // kMaxText is used up: some code objects have no names or lines.
   bool text_exhausted() const { return text_left_ == 0; }
 

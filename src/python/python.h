@@ -86,13 +86,24 @@ struct Handled {
     std::optional<int> line;
     bool operator==(const Place&) const = default;
   };
+  // An exception that led to another one.
+  struct Chained {
+    ExceptionLink link = ExceptionLink::kContext;
+    std::string type;
+    std::optional<std::string> message;
+    std::optional<Place> raised = {};
+    bool operator==(const Chained&) const = default;
+  };
   std::string type;  // as in the model's HandledException
   std::optional<std::string> message;
   std::optional<Place> handler, raised;
+  std::vector<Place> traceback;  // outermost first; at most kMaxTracebackPlaces
+  std::optional<OmittedFrames> traceback_omitted;
   Address frame = 0;  // RawFrame::address of the handler; 0: it is not a frame of the thread
-  std::vector<ChainedException> chain;
-  // What led to the last one of these, but the program has hidden (raise ... from None): the nearest first.
-  std::vector<ChainedException> hidden;
+  std::vector<Chained> chain;
+  // What led to the last one of these, but the program has hidden (raise ... from None): the nearest first. Without
+  // places.
+  std::vector<Chained> hidden;
 };
 
 struct ThreadState {

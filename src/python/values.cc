@@ -154,7 +154,10 @@ bool ObjectReader::is_iterator(Address object) {
 }
 
 std::optional<std::int64_t> ObjectReader::integer(Address object) {
-  if (kind(object) != ObjectKind::kInt) return std::nullopt;
+  return kind(object) == ObjectKind::kInt ? number(object) : std::nullopt;
+}
+
+std::optional<std::int64_t> ObjectReader::number(Address object) const {
   std::uint64_t count = 0;
   bool negative = false;
   if (layout_.int_tag != kAbsent) {

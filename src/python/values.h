@@ -61,6 +61,10 @@ class ObjectReader {
   bool is_iterator(Address object);
   // std::nullopt if it is not an int, or does not fit into 64 bits.
   std::optional<std::int64_t> integer(Address object);
+  // The same of an instance of a subclass (bool). The caller must know that it is one.
+  std::optional<std::int64_t> number(Address object) const;
+  // The flags of a type (Py_TPFLAGS_*). std::nullopt if it is not a type.
+  std::optional<std::uint64_t> flags(Address type) const;
   // The object in a cell. std::nullopt if the cell is empty or unreadable. The caller must know that it is a cell.
   std::optional<Address> cell_content(Address cell) const;
   std::optional<std::vector<Address>> tuple(Address object, std::size_t limit);
@@ -86,7 +90,6 @@ class ObjectReader {
   std::optional<DictParts> keys_parts(Address keys, std::size_t limit);
   std::optional<DictParts> dict_parts(Address object, std::size_t limit);
   ObjectKind classify(Address type) const;
-  std::optional<std::uint64_t> flags(Address type) const;
 
   const target::Target& target_;
   const Layout& layout_;

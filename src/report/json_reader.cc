@@ -138,12 +138,23 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
   return variables;
 }
 
-ChainedException read_chained(const Node& node) {
+OmittedFrames read_omitted(const Node& node, std::size_t frame_count) {
+  node.require_object();
+  OmittedFrames omitted;
+  node.required("at", [&](const Node& n) {
+    omitted.at = static_cast<std::size_t>(n.integer(0, static_cast<std::int64_t>(frame_count)));
+  });
+  node.required("count", [&](const Node& n) { omitted.count = static_cast<std::size_t>(n.integer(0, INT64_MAX)); });
+  return omitted;
+}
+
+ChainedException read_chained(const Node& node, FrameTable& frames) {
   node.require_object();
   ChainedException chained;
   node.required("link", [&](const Node& n) { chained.link = n.word(kExceptionLinkWords); });
   node.required("type", [&](const Node& n) { chained.type = n.text(); });
   node.optional("message", [&](const Node& n) { chained.message = n.text(); });
+  node.optional("raised", [&](const Node& n) { chained.raised = frames.intern(read_frame(n)); });
   return chained;
 }
 
@@ -158,8 +169,13 @@ HandledException read_handled(const Node& node, std::size_t frame_count, FrameTa
   });
   node.optional("handler", [&](const Node& n) { handled.handler = frames.intern(read_frame(n)); });
   node.optional("raised", [&](const Node& n) { handled.raised = frames.intern(read_frame(n)); });
+  node.optional("traceback", [&](const Node& list) {
+    list.each(kMaxFrames, [&](const Node& n) { handled.traceback.push_back(frames.intern(read_frame(n))); });
+  });
+  node.optional("traceback_omitted",
+                [&](const Node& n) { handled.traceback_omitted = read_omitted(n, handled.traceback.size()); });
   node.optional("chain", [&](const Node& list) {
-    list.each(kMaxStrings, [&](const Node& n) { handled.chain.push_back(read_chained(n)); });
+    list.each(kMaxStrings, [&](const Node& n) { handled.chain.push_back(read_chained(n, frames)); });
   });
   node.optional("cause", [&](const Node& n) { handled.cause = n.word(kExceptionCauseWords); });
   return handled;
@@ -228,16 +244,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   node.required("frames", [&](const Node& list) {
     list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.intern(read_frame(n))); });
   });
-  node.optional("omitted_frames", [&](const Node& n) {
-    n.require_object();
-    OmittedFrames omitted;
-    n.required("at", [&](const Node& at) {
-      omitted.at = static_cast<std::size_t>(at.integer(0, static_cast<std::int64_t>(thread.frames.size())));
-    });
-    n.required("count",
-               [&](const Node& count) { omitted.count = static_cast<std::size_t>(count.integer(0, INT64_MAX)); });
-    thread.omitted = omitted;
-  });
+  node.optional("omitted_frames", [&](const Node& n) { thread.omitted = read_omitted(n, thread.frames.size()); });
   node.optional("variables", [&](const Node& list) {
     list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); });
   });

@@ -329,13 +329,7 @@ class Writer {
     if (!thread.wchan.empty()) json_.field("wchan", thread.wchan);
     if (!thread.kernel_stack.empty()) strings("kernel_stack", thread.kernel_stack);
     json_.field("stack_end", std::string(word_of(kStackEndWords, thread.stack_end)));
-    if (thread.omitted) {
-      json_.key("omitted_frames");
-      json_.open('{');
-      json_.key("at"), json_.number(thread.omitted->at);
-      json_.key("count"), json_.number(thread.omitted->count);
-      json_.close();
-    }
+    if (thread.omitted) omitted("omitted_frames", *thread.omitted);
     if (!thread.variables.empty()) variables(thread.variables);
     if (thread.motion) motion(*thread.motion);
     frames(thread.frames);
@@ -362,6 +356,8 @@ class Writer {
       json_.key(name);
       frame ? json_.raw(frame_text(*frame)) : json_.null();
     }
+    if (!handled.traceback.empty()) traceback(handled.traceback);
+    if (handled.traceback_omitted) omitted("traceback_omitted", *handled.traceback_omitted);
     if (!handled.chain.empty()) chain(handled.chain);
     if (handled.cause) json_.field("cause", std::string(word_of(kExceptionCauseWords, *handled.cause)));
     json_.close();
@@ -375,8 +371,25 @@ class Writer {
       json_.field("link", std::string(word_of(kExceptionLinkWords, one.link)));
       json_.field("type", one.type);
       json_.field("message", one.message);
+      json_.key("raised");
+      one.raised ? json_.raw(frame_text(*one.raised)) : json_.null();
       json_.close();
     }
+    json_.close();
+  }
+
+  void traceback(const std::vector<FrameId>& ids) {
+    json_.key("traceback");
+    json_.open('[');
+    for (const FrameId id : ids) json_.raw(frame_text(id));
+    json_.close();
+  }
+
+  void omitted(std::string_view key, const OmittedFrames& frames) {
+    json_.key(key);
+    json_.open('{');
+    json_.key("at"), json_.number(frames.at);
+    json_.key("count"), json_.number(frames.count);
     json_.close();
   }
 

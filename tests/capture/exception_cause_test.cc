@@ -77,6 +77,9 @@ TEST_CASE("the first exception of a chain says what the others follow from") {
   exception.chain = {{ExceptionLink::kContext, "ValueError", "label 17"}};
   exception.message = kClosed;
   CHECK(cause_of(exception) == std::nullopt);
+  // A connection of any kind.
+  exception = {"ConnectionResetError", "[Errno 104] Connection reset by peer", {}, {}, {}};
+  CHECK(cause_of(exception) == std::nullopt);
   // raise RuntimeError("training has failed") from None
   exception = {"RuntimeError", "training has failed", {}, {}, {}};
   CHECK(cause_of(exception, std::array{ChainedException{ExceptionLink::kContext, "RuntimeError", kClosed}}) ==

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "fake_versions.h"
+#include "python/exception_text.h"
 #include "python/handled.h"
 
 using namespace rankstacks;
@@ -69,6 +70,8 @@ TEST_CASE("an exception that a thread handles") {
   CHECK(handled->frame == scene.frame);
   CHECK(handled->handler == scene.place("train", 12));
   CHECK(handled->raised == scene.place("step", 34));
+  CHECK(handled->traceback == std::vector{scene.place("train", 12), scene.place("step", 34)});
+  CHECK_FALSE(handled->traceback_omitted.has_value());
 }
 
 TEST_CASE("the exceptions that led to it") {
@@ -78,9 +81,9 @@ TEST_CASE("the exceptions that led to it") {
   const auto cause_of = [&](Address error) { return error + behind + sizeof(Address); };
   const auto suppress = [&](Address error) { scene.fake.set<char>(error + behind + 2 * sizeof(Address), 1); };
   const Address first = scene.fake.exception(scene.args, 0), second = scene.fake.exception(scene.fake.tuple({}), 0);
-  const ChainedException by_context{ExceptionLink::kContext, "RuntimeError", "loss is NaN"};
-  const ChainedException by_cause{ExceptionLink::kCause, "RuntimeError", {}};
-  using Chain = std::vector<ChainedException>;
+  const Handled::Chained by_context{ExceptionLink::kContext, "RuntimeError", "loss is NaN"};
+  const Handled::Chained by_cause{ExceptionLink::kCause, "RuntimeError", {}};
+  using Chain = std::vector<Handled::Chained>;
   SECTION("none") { CHECK(scene.read()->chain.empty()); }
   SECTION("a context, and its cause") {
     scene.fake.set(context_of(scene.error), first);
@@ -113,6 +116,13 @@ TEST_CASE("the exceptions that led to it") {
       last = next;
     }
     CHECK(scene.read()->chain == Chain(python::kMaxChain, by_context));
+  }
+  SECTION("where they were raised") {
+    scene.fake.set(context_of(scene.error), first);
+    scene.fake.set(first + scene.fake.layout().exception_traceback, scene.handler);
+    CHECK(scene.read()->chain.at(0).raised == scene.place("step", 34));
+    scene.fake.set(scene.raised + scene.fake.layout().traceback_next, scene.handler);
+    CHECK_FALSE(scene.read()->chain.at(0).raised.has_value());
   }
   SECTION("no exception") {
     scene.fake.set(context_of(scene.error), GENERATE_COPY(kNowhere, first + 4, scene.fake.none()));
@@ -205,16 +215,76 @@ TEST_CASE("messages") {
   CHECK(of(scene.fake.string(U"\u00e9\x1b\n", 1)) == "\xc3\xa9\x1b\n");
   CHECK(of(scene.fake.string(U"\u5931\xd800", 2, false)) == "\xe5\xa4\xb1\xef\xbf\xbd");
   CHECK(of(scene.fake.string(std::u32string(300, U'\U0001f4a5'), 4))->size() == 800);
-  CHECK_FALSE(of(scene.fake.integer(1)).has_value());
+  CHECK(of(scene.fake.integer(1)) == "1");
+  CHECK(of(scene.fake.none()) == "None");
+  CHECK(of(scene.fake.integer({1}, 1, FakeInterpreter::kBoolType)) == "True");
+  CHECK(of(scene.fake.tuple({scene.fake.integer(1)})) == "(1,)");
+  CHECK_FALSE(of(scene.fake.dict({})).has_value());
   CHECK_FALSE(of(0).has_value());
   CHECK_FALSE(of(kNowhere).has_value());
   CHECK_FALSE(message_of(scene.fake.tuple({})).has_value());
-  CHECK_FALSE(message_of(scene.fake.tuple({scene.message, scene.message})).has_value());
+  CHECK(message_of(scene.fake.tuple({scene.message, scene.fake.dict({})})) == "('loss is NaN', <dict>)");
+  CHECK(message_of(scene.fake.tuple({scene.message, kNowhere})) == "('loss is NaN', <?>)");
+  CHECK(message_of(scene.fake.tuple(std::vector<Address>(500, scene.fake.integer(7))))->size() == 200);
+  const Address circle = scene.fake.tuple({0, scene.fake.integer(5)});
+  scene.fake.set(circle + layout.tuple_items, circle);
+  CHECK(message_of(circle).value_or("") == "((((((((<tuple>, 5), 5), 5), 5), 5), 5), 5), 5)");
+  CHECK_FALSE(of(scene.error).has_value());  // itself
   CHECK_FALSE(message_of(0).has_value());
   CHECK_FALSE(message_of(kNowhere).has_value());
   CHECK_FALSE(message_of(scene.message).has_value());
   scene.fake.set(scene.message + layout.string_length, std::int64_t{-1});
   CHECK_FALSE(message_of(scene.args).has_value());
+}
+
+TEST_CASE("messages of an OSError and of a KeyError, by the class that the text is of") {
+  Scene scene(GENERATE(6, 9, 11, 12, 14, 16));
+  const auto& layout = scene.fake.layout();
+  const Address words = sizeof(Address);
+  const auto name_type = [&](const std::string& name) {
+    const Address text = scene.fake.block(64);
+    for (std::size_t i = 0; i <= name.size(); ++i) scene.fake.set(text + i, name.c_str()[i]);
+    scene.fake.set(FakeInterpreter::kErrorType + layout.type_name, text);
+  };
+  const auto message = [&] {
+    const auto handled = scene.read();
+    REQUIRE(handled.has_value());
+    return handled->message;
+  };
+  const Address error = scene.fake.block(256), fields = error + layout.exception_traceback + 4 * words;
+  scene.fake.set(error + layout.object_type, FakeInterpreter::kErrorType);
+  scene.fake.set(error + layout.exception_args, scene.args);
+  scene.fake.set_handled(scene.thread, error);
+  name_type("KeyError");
+  CHECK(message() == "'loss is NaN'");
+  name_type("OSError");
+  CHECK(message() == "loss is NaN");
+  scene.fake.set(fields, scene.fake.integer(2));
+  CHECK(message() == "loss is NaN");
+  scene.fake.set(fields + words, scene.fake.string("No such file"));
+  CHECK(message() == "[Errno 2] No such file");
+  scene.fake.set(fields + 2 * words, scene.fake.string("/x's"));
+  CHECK(message() == "[Errno 2] No such file: \"/x's\"");
+  scene.fake.set(fields + 3 * words, scene.fake.dict({}));
+  CHECK(message() == "[Errno 2] No such file: \"/x's\" -> <dict>");
+  // A class of the program's has this name.
+  scene.fake.set<std::uint64_t>(FakeInterpreter::kErrorType + layout.type_flags,
+                                std::uint64_t{1} << 12 | std::uint64_t{1} << 9 | std::uint64_t{1} << 30);
+  CHECK(message() == "loss is NaN");
+}
+
+TEST_CASE("floats and texts as Python shows them") {
+  CHECK(python::repr_of_float(0.1) == "0.1");
+  CHECK(python::repr_of_float(-0.0) == "-0.0");
+  CHECK(python::repr_of_float(1e16) == "1e+16");
+  CHECK(python::repr_of_float(9999999999999998.0) == "9999999999999998.0");
+  CHECK(python::repr_of_float(1e-5) == "1e-05");
+  CHECK(python::repr_of_float(0.0001) == "0.0001");
+  CHECK(python::repr_of_float(1.7976931348623157e308) == "1.7976931348623157e+308");
+  CHECK(python::repr_of_text("") == "''");
+  CHECK(python::repr_of_text("it's") == "\"it's\"");
+  CHECK(python::repr_of_text("it's \"x\"") == "'it\\'s \"x\"'");
+  CHECK(python::repr_of_text("a\n\x01\\\xc3\xa9\xe2\x80\xa8") == "'a\\n\\x01\\\\\xc3\xa9\\u2028'");
 }
 
 TEST_CASE("a type name that cannot be read") {
@@ -275,6 +345,13 @@ TEST_CASE("the last entry of a long traceback is where it was raised; for a too 
   REQUIRE(handled.has_value());
   CHECK(handled->handler == scene.place("train", 12));
   CHECK(handled->raised == (too_long ? std::nullopt : std::optional(scene.place("step", 34))));
+  // Of one that is too long the beginning.
+  const std::size_t kept = too_long ? python::kMaxTracebackPlaces / 2 : python::kMaxTracebackPlaces;
+  CHECK(handled->traceback.size() == kept);
+  CHECK(handled->traceback.front() == scene.place("train", 12));
+  REQUIRE(handled->traceback_omitted.has_value());
+  CHECK(handled->traceback_omitted->at == python::kMaxTracebackPlaces / 2);
+  CHECK(handled->traceback_omitted->count == python::kMaxTracebackEntries - kept);
 }
 
 TEST_CASE("the handler is the first entry whose frame is on the thread's stack") {

@@ -71,7 +71,10 @@ LiteralJob everything() {
   main.handles = HandledException{"RuntimeError", "loss is \"NaN\"\n", 1,
                                   literal.job.frames.intern(py("__getitem__", "/home/u/data.py", 8)),
                                   literal.job.frames.intern(raised)};
-  main.handles->chain = {{ExceptionLink::kCause, "KeyError", "no \"shard\""}, {ExceptionLink::kContext, "OSError", {}}};
+  main.handles->traceback = {*main.handles->handler, *main.handles->raised};
+  main.handles->traceback_omitted = OmittedFrames{1, 40};
+  main.handles->chain = {{ExceptionLink::kCause, "KeyError", "no \"shard\"", main.handles->handler},
+                         {ExceptionLink::kContext, "OSError", {}}};
   main.handles->cause = ExceptionCause::kPeer;
   main.raises = HandledException{"ValueError", "empty", {}, {}, {}};
   main.omitted = OmittedFrames{2, 19000};
@@ -218,7 +221,10 @@ TEST_CASE("the documented fields (docs/json.md)") {
     "handles": {"type": "RuntimeError", "message": "loss is \"NaN\"\n", "frame": 1,
       "handler": {"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8},
       "raised": {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9},
-      "chain": [{"link": "cause", "type": "KeyError", "message": "no \"shard\""}, {"link": "context", "type": "OSError", "message": null}], "cause": "peer"},
+      "traceback": [{"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8},
+        {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9}], "traceback_omitted": {"at": 1, "count": 40},
+      "chain": [{"link": "cause", "type": "KeyError", "message": "no \"shard\"",
+        "raised": {"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8}}, {"link": "context", "type": "OSError", "message": null, "raised": null}], "cause": "peer"},
     "raises": {"type": "ValueError", "message": "empty", "frame": null, "handler": null, "raised": null},
     "stack_end": "depth-limit", "omitted_frames": {"at": 2, "count": 19000}})"));
   CHECK(json["ranks"][1]["threads"][1]["handles"] ==
@@ -392,11 +398,15 @@ TEST_CASE("merging: exceptions that threads handle keep their places") {
   const FrameId handler = b.job.frames.intern(py("main", "/home/u/train.py", 14)),
                 raised = b.job.frames.intern(py("parse", "/home/u/data.py", 3));
   rank.threads[0].handles = HandledException{"ValueError", {}, 5, handler, raised};
+  rank.threads[0].handles->traceback = {handler, raised};
+  rank.threads[0].handles->chain = {{ExceptionLink::kCause, "KeyError", {}, raised}};
   const JobSnapshot merged = merge_snapshots({a.job, b.job});
   const auto& handled = merged.ranks.at(1).threads[0].handles;
   REQUIRE((handled && handled->handler && handled->raised));
   CHECK(merged.frames[*handled->handler].function == "main");
   CHECK(merged.frames[*handled->raised].function == "parse");
+  CHECK(handled->traceback == std::vector{*handled->handler, *handled->raised});
+  CHECK(handled->chain.at(0).raised == handled->raised);
 }
 
 TEST_CASE("merged ranks are in their order, however the reports were named") {

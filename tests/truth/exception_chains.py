@@ -10,6 +10,9 @@ from truth_python import only_rank
 # What traceback.print_exc() would print above each exception, nearest first: by the same object that it prints from.
 PROGRAM = r"""
 import json, os, sys, traceback
+def place(error):
+    found = traceback.extract_tb(error.__traceback__)
+    return [found[-1][2], found[-1][0], found[-1][1]] if found else None
 def chain(error):
     found, printed = [], traceback.TracebackException(type(error), error, error.__traceback__)
     while True:
@@ -19,7 +22,7 @@ def chain(error):
             link, printed, error = "context", printed.__context__, error.__context__
         else:
             return found[:8]
-        found.append({"link": link, "type": type(error).__name__, "message": error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None})
+        found.append({"link": link, "type": type(error).__name__, "message": str(error) if error.args else None, "raised": place(error)})
 def nest(depth):
     try:
         if depth:
@@ -59,7 +62,7 @@ def deep():
 try:
     {"nest": lambda: nest(3), "context": context, "both": both, "suppressed": suppressed, "circle": circle, "deep": deep}[sys.argv[1]]()
 except Exception as error:
-    truth = [{"link": "cause", "type": "ValueError", "message": "second"}] if sys.argv[1] == "circle" else chain(error)
+    truth = [{"link": "cause", "type": "ValueError", "message": "second", "raised": None}] if sys.argv[1] == "circle" else chain(error)
     print(json.dumps({"ready": True, "pid": os.getpid(), "chain": truth}))
     sys.stdout.flush()
     while os.read(0, 100):
@@ -76,6 +79,9 @@ def started(interpreter, way):
 def chain_of(report, pid):
     found = [thread["handles"].get("chain", []) for thread in only_rank(report, pid)["threads"] if "handles" in thread]
     check(len(found) == 1, "%d threads handle exceptions" % len(found))
+    for one in found[0]:
+        if one["raised"] is not None:
+            one["raised"] = [one["raised"][name] for name in ("function", "file", "line")]
     return found[0]
 
 
@@ -101,7 +107,8 @@ def case_in_a_core(directory):
         found = chain_of(json_report("core", core), fixture.ready["pid"])
         check(found == fixture.ready["chain"], repr(found))
     text = run_tool("core", core, "--threads", "all")[1].decode()
-    check('raised from ValueError("batch \u00e9 is empty")' in text and "raised while KeyError" in text, text)
+    check('raised from ValueError("batch \u00e9 is empty") raised in context at <string>' in text and "raised while KeyError('step') raised in context at <string>" in text, text)
+    check("= raised after 2 others, the first: KeyError('step') raised in context at <string>" in run_tool("core", core)[1].decode(), "the first screen does not name the first cause")
 
 
 def case_python_3_6(directory):

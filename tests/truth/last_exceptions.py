@@ -50,7 +50,7 @@ def check_thread(thread, way, python):
         return
     check(found and (found["type"], found["message"]) == ("ValueError", "label 17"), "%s, %s: %r of %r" % (python, way, found, [frame["function"] for frame in thread["frames"]]))
     check(found["frame"] is None and found["handler"]["function"] == "<module>" and found["raised"]["function"] == "fails", "%s, %s: %r" % (python, way, found))
-    check([(one["type"], one["message"]) for one in found["chain"]] == [("KeyError", "shard")], "%s, %s: %r" % (python, way, found["chain"]))
+    check([(one["type"], one["message"]) for one in found["chain"]] == [("KeyError", "'shard'")], "%s, %s: %r" % (python, way, found["chain"]))
 
 
 def check_version(directory, python):

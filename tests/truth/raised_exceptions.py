@@ -77,7 +77,8 @@ def check_version(directory, python):
     with Raised(directory, python, "object") as raised:
         found = raised.main_thread().get("raises")
         check(found and found["type"] == "Lost" and found["message"] == "no data", "%r" % found)
-        check([(one["link"], one["type"], one["message"]) for one in found["chain"]] == [("cause", "KeyError", "shard 3")], "%r" % found["chain"])
+        check([(one["link"], one["type"], one["message"]) for one in found["chain"]] == [("cause", "KeyError", "'shard 3'")], "%r" % found["chain"])
+        check(found["chain"][0]["raised"]["function"] == "fails" and found["traceback"][-1]["function"] == "fails", "%r" % found)
     with Raised(directory, python, "nothing") as raised:
         check("raises" not in raised.main_thread(), "%r" % raised.main_thread().get("raises"))
 

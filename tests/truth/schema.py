@@ -84,7 +84,8 @@ CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
 PYTHON_THREAD = {"id": hexadecimal, "name": or_null(text)}
 PYTHON_LOCK = {"type": one_of("Lock", "RLock", "module lock", "condition")}
-CHAINED = {"link": one_of("cause", "context"), "type": text, "message": or_null(text)}
+CHAINED = {"link": one_of("cause", "context"), "type": text, "message": or_null(text), "raised": anything}
+OMITTED = {"at": number, "count": number}
 HANDLED = {"type": text, "message": or_null(text), "frame": or_null(number), "handler": anything, "raised": anything}
 SYSCALL = {"name": text, "number": number, "fd": or_null(number), "fd_target": or_null(text)}
 OTHER_END = {"pid": number, "command": or_null(text), "kind": one_of("pipe", "socket", "lock", "child", "database")}
@@ -262,7 +263,15 @@ class Checker:
             if "handles" in thread and self.object(thread["handles"], HANDLED, place + ".handles"):
                 handled = thread["handles"]
                 for chained in handled.get("chain", []):
-                    self.object(chained, CHAINED, place + ".handles.chain")
+                    if self.object(chained, CHAINED, place + ".handles.chain") and chained["raised"] is not None:
+                        self.object(chained["raised"], PYTHON, place + ".handles.chain.raised")
+                for frame in handled.get("traceback", []):
+                    self.object(frame, PYTHON, place + ".handles.traceback")
+                if "traceback_omitted" in handled and self.object(handled["traceback_omitted"], OMITTED, place + ".handles.traceback_omitted"):
+                    if handled["traceback_omitted"]["at"] > len(handled["traceback"]) or handled["traceback_omitted"]["count"] < 1:
+                        self.errors.append("%s.handles: left out of the traceback: %r" % (place, handled["traceback_omitted"]))
+                elif handled["raised"] is not None and handled.get("traceback", [None])[-1] != handled["raised"]:
+                    self.errors.append("%s.handles: the traceback does not end where it was raised" % place)
                 for name in ("handler", "raised"):
                     if handled[name] is not None:
                         self.object(handled[name], PYTHON, "%s.handles.%s" % (place, name))
