@@ -18,9 +18,21 @@ std::string beginning(const std::string& message) {
   return text.substr(0, end) + "…";
 }
 
+bool is_quoted(std::string_view text) {
+  return text.size() > 1 && (text.front() == '\'' || text.front() == '"') && text.back() == text.front();
+}
+
 std::string name_of(const std::string& type, const std::optional<std::string>& message) {
   const std::string name = type.empty() ? "an exception" : type;
-  return message ? fmt::format("{}(\"{}\")", name, beginning(*message)) : name;
+  if (!message) return name;
+  const std::string text = beginning(*message);
+  return is_quoted(text) ? fmt::format("{}({})", name, text) : fmt::format("{}(\"{}\")", name, text);
+}
+
+std::string describe(const JobSnapshot& job, const std::string& type, const std::optional<std::string>& message,
+                     const std::optional<FrameId>& raised) {
+  const std::string name = name_of(type, message);
+  return raised ? fmt::format("{} raised in {}", name, describe_entry(job.frames[*raised])) : name;
 }
 
 }  // namespace
@@ -32,18 +44,34 @@ bool handles_failure(const ThreadSnapshot& thread) {
 }
 
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message) {
-  std::string text = name_of(handled.type, with_message ? handled.message : std::nullopt);
-  if (!handled.raised) return text;
-  const Frame& raised = job.frames[*handled.raised];
-  const std::string function = raised.qualname ? *raised.qualname : raised.function.value_or("?");
-  text += fmt::format(" raised in {} at {}", function, base_name(raised.file.value_or("?")));
-  return raised.line ? fmt::format("{}:{}", text, *raised.line) : text;
+  return describe(job, handled.type, with_message ? handled.message : std::nullopt, handled.raised);
 }
 
-std::string describe_chained(const ChainedException& chained) {
-  const std::string name = name_of(chained.type, chained.message);
-  return chained.link == ExceptionLink::kCause ? fmt::format("raised from {}", name)
-                                               : fmt::format("raised while {} was handled", name);
+std::string describe_entry(const Frame& frame) {
+  const std::string function = frame.qualname ? *frame.qualname : frame.function.value_or("?");
+  const std::string text = fmt::format("{} at {}", function, base_name(frame.file.value_or("?")));
+  return frame.line ? fmt::format("{}:{}", text, *frame.line) : text;
+}
+
+std::string describe_chained(const JobSnapshot& job, const ChainedException& chained) {
+  const std::string what = describe(job, chained.type, chained.message, chained.raised);
+  return chained.link == ExceptionLink::kCause ? fmt::format("raised from {}", what)
+                                               : fmt::format("raised while {} was handled", what);
+}
+
+std::string describe_origin(const JobSnapshot& job, const HandledException& handled, bool with_message) {
+  if (handled.chain.empty()) return "";
+  const ChainedException& first = handled.chain.back();
+  std::string what = describe(job, first.type, std::nullopt, first.raised);
+  // At the end: a screen may have no room for it.
+  if (with_message && first.message) what += ": " + beginning(*first.message);
+  if (handled.chain.size() > 1) return fmt::format("raised after {} others, the first: {}", handled.chain.size(), what);
+  return (first.link == ExceptionLink::kCause ? "raised from " : "raised while handling ") + what;
+}
+
+std::string describe_with_origin(const JobSnapshot& job, const HandledException& handled) {
+  const std::string origin = describe_origin(job, handled);
+  return describe_handled(job, handled) + (origin.empty() ? "" : ", " + origin);
 }
 
 }  // namespace rankstacks::analyzers

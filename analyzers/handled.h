@@ -16,7 +16,16 @@ bool handles_failure(const ThreadSnapshot& thread);
 // Only the first line of the message is shown, truncated. Not sanitized.
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message = true);
 
-// `raised from ValueError("no such shard")`, `raised while ValueError was handled`. Not sanitized.
-std::string describe_chained(const ChainedException& chained);
+// An entry of a traceback: "step at train.py:17". Not sanitized.
+std::string describe_entry(const Frame& frame);
+
+// `raised from ValueError("no such shard") raised in load at data.py:7`, `raised while ValueError was handled`. Not
+// sanitized.
+std::string describe_chained(const JobSnapshot& job, const ChainedException& chained);
+// The first of the exceptions that led to it: `raised from KeyError raised in load at data.py:7: 'shard'`, `raised
+// while handling KeyError ...`, `raised after 3 others, the first: KeyError ...`; "" if there is none. Not sanitized.
+std::string describe_origin(const JobSnapshot& job, const HandledException& handled, bool with_message = true);
+// describe_handled(), then describe_origin().
+std::string describe_with_origin(const JobSnapshot& job, const HandledException& handled);
 
 }  // namespace rankstacks::analyzers

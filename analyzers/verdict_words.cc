@@ -180,8 +180,8 @@ std::string describe_signal(const JobSnapshot& job, const RankSnapshot& rank) {
     if (thread.tid != rank.signal->tid) continue;
     const std::string why = thread.exception          ? describe_exception(*thread.exception)
                             : !message.empty()        ? message
-                            : thread.raises           ? "has raised " + describe_handled(job, *thread.raises)
-                            : handles_failure(thread) ? "handles " + describe_handled(job, *thread.handles)
+                            : thread.raises           ? "has raised " + describe_with_origin(job, *thread.raises)
+                            : handles_failure(thread) ? "handles " + describe_with_origin(job, *thread.handles)
                                                       : "";
     return text + in_brackets(describe_place(job, thread), why);
   }
@@ -351,7 +351,8 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   }
   if (reason == Reason::kStopped || reason == Reason::kFrozen || waits) block.clear();
   if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);
-  else if (reason == Reason::kException && thread.handles) block = "handles " + describe_handled(job, *thread.handles);
+  else if (reason == Reason::kException && thread.handles)
+    block = "handles " + describe_with_origin(job, *thread.handles);
   if (reason == Reason::kNativeLock && thread.lock_owner) verb += describe_lock_owner(job, rank, state.doing.thread);
   if (waits || reason == Reason::kBehind) {
     const std::string counter = describe_counter(state);

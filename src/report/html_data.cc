@@ -144,6 +144,7 @@ class HtmlData {
       json_.key("end"), json_.number(tables_.tree(thread));
       if (cluster.odd) json_.key("odd"), json_.boolean(true);
       text_list("notes", {describe_members(job_, cluster.members), describe_handled_by(job_, cluster.members),
+                          describe_origin_by(job_, cluster.members),
                           thread.stack_end == StackEnd::kComplete
                               ? ""
                               : fmt::format("outer frames are missing: {}", end_in_words(thread.stack_end))});
@@ -157,7 +158,8 @@ class HtmlData {
   int thread_kind(std::size_t r, std::size_t t) {
     const ThreadSnapshot& thread = job_.ranks[r].threads[t];
     std::vector<std::string> notes = thread_notes(job_, r, t);
-    for (std::string& note : handled_notes(job_, thread)) notes.push_back(std::move(note));
+    for (auto* more : {raised_notes, handled_notes})
+      for (std::string& note : more(job_, thread)) notes.push_back(std::move(note));
     for (const FrameVariables& variables : thread.variables) {
       std::string values;
       for (const auto& [name, value] : variables.numbers)

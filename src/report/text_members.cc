@@ -89,6 +89,20 @@ std::string describe_handled_by(const JobSnapshot& job,
                      what);
 }
 
+std::string describe_origin_by(const JobSnapshot& job,
+                               const std::vector<std::pair<std::size_t, std::size_t>>& members) {
+  std::set<std::string> exceptions, whole, brief;
+  for (const auto& [r, t] : members) {
+    const ThreadSnapshot& thread = job.ranks[r].threads[t];
+    if (!analyzers::handles_exception(thread)) continue;
+    exceptions.insert(analyzers::describe_handled(job, *thread.handles, false));
+    whole.insert(analyzers::describe_origin(job, *thread.handles));
+    brief.insert(analyzers::describe_origin(job, *thread.handles, false));
+  }
+  if (exceptions.size() != 1 || brief.size() != 1) return "";
+  return whole.size() == 1 ? *whole.begin() : *brief.begin();
+}
+
 std::string_view end_in_words(StackEnd end) {
   switch (end) {
     case StackEnd::kComplete: return "complete";

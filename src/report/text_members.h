@@ -18,6 +18,10 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
 std::string describe_handled_by(const JobSnapshot& job,
                                 const std::vector<std::pair<std::size_t, std::size_t>>& members);
 
+// The first of the exceptions that led to it (analyzers/handled.h); "" if there is none, or if the members handle
+// different ones. Not sanitized.
+std::string describe_origin_by(const JobSnapshot& job, const std::vector<std::pair<std::size_t, std::size_t>>& members);
+
 std::string_view end_in_words(StackEnd end);
 std::string_view origin_in_words(FrameOrigin origin);
 

@@ -88,6 +88,7 @@ void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std
       indent = "           ";
     }
   };
+  for (const std::string& note : raised_notes(job, thread)) lines.push_back("         " + sanitize(note));
   handles(std::nullopt);
   for (std::size_t f = 0; f < thread.frames.size(); ++f) {
     omitted(f);

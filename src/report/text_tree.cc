@@ -167,7 +167,8 @@ class TreeText {
       if (thread.frames.empty()) text += std::string(text.empty() ? "" : "; ") + "no frames";
       if (thread.stack_end != StackEnd::kComplete)
         text += fmt::format("{}outer frames are missing: {}", text.empty() ? "" : "; ", end_in_words(thread.stack_end));
-      for (const std::string& line : {text, describe_handled_by(view_.job, c.members)})
+      for (const std::string& line :
+           {text, describe_handled_by(view_.job, c.members), describe_origin_by(view_.job, c.members)})
         if (!line.empty())
           lines_.push_back(std::string(indent, ' ') +
                            cut_end("= " + sanitize(line), view_.width - std::min(view_.width, indent)));

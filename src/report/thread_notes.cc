@@ -1,5 +1,7 @@
 #include "report/thread_notes.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "analyzers/handled.h"
@@ -28,10 +30,47 @@ std::vector<std::string> thread_notes(const JobSnapshot& job, std::size_t r, std
   return notes;
 }
 
+namespace {
+
+// "traceback: <module> at train.py:30 > ... 17 more ... > load at data.py:7", of one of more than two entries: both
+// ends are shown anyway.
+std::string describe_traceback(const JobSnapshot& job, const HandledException& exception) {
+  constexpr std::size_t kOuter = 4, kInner = 12;
+  const std::size_t count = exception.traceback.size();
+  if (count <= 2) return "";
+  std::string text = "traceback:";
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (exception.traceback_omitted && exception.traceback_omitted->at == i)
+      left_out += exception.traceback_omitted->count;
+    if (i >= kOuter && i + kInner < count) {
+      ++left_out;
+      continue;
+    }
+    if (left_out > 0) text += fmt::format(" > ... {} more ...", std::exchange(left_out, 0));
+    text += (i == 0 ? " " : " > ") + analyzers::describe_entry(job.frames[exception.traceback[i]]);
+  }
+  return text;
+}
+
+void add_details(const JobSnapshot& job, const HandledException& exception, std::vector<std::string>& notes) {
+  for (const ChainedException& chained : exception.chain) notes.push_back(analyzers::describe_chained(job, chained));
+  if (std::string traceback = describe_traceback(job, exception); !traceback.empty())
+    notes.push_back(std::move(traceback));
+}
+
+}  // namespace
+
 std::vector<std::string> handled_notes(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (!thread.handles) return {};
   std::vector<std::string> notes = {"handles " + analyzers::describe_handled(job, *thread.handles)};
-  for (const ChainedException& chained : thread.handles->chain) notes.push_back(analyzers::describe_chained(chained));
+  add_details(job, *thread.handles, notes);
+  return notes;
+}
+
+std::vector<std::string> raised_notes(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  std::vector<std::string> notes;
+  if (thread.raises) add_details(job, *thread.raises, notes);
   return notes;
 }
 

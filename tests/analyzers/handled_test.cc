@@ -17,6 +17,7 @@ TEST_CASE("a handled exception in words") {
   CHECK(describe_handled(literal.job, whole) == "RuntimeError(\"loss is NaN\") raised in step at model.py:17");
   CHECK(describe_handled(literal.job, whole, false) == "RuntimeError raised in step at model.py:17");
   CHECK(describe_handled(literal.job, {"KeyError", {}, {}, {}, {}}) == "KeyError");
+  CHECK(describe_handled(literal.job, {"KeyError", "'x'", {}, {}, {}}) == "KeyError('x')");
   CHECK(describe_handled(literal.job, {"", {}, {}, {}, {}}) == "an exception");
   CHECK(describe_handled(literal.job, {"E", "one\ntwo", {}, {}, {}}) == "E(\"one…\")");
   CHECK(describe_handled(literal.job, {"E", std::string(79, 'x') + "üy", {}, {}, {}}) ==

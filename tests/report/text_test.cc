@@ -235,6 +235,50 @@ TEST_CASE("the exception that a thread handles is shown below its frame, and wit
                  "step at model.py:9\n"));
 }
 
+TEST_CASE("what led to an exception, and its traceback") {
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) literal.rank(r, 3, waits_in_all_reduce());
+  const auto place = [&](const char* function, int line) {
+    return literal.job.frames.intern(py(function, "/home/u/model.py", line));
+  };
+  const FrameId load = place("load", 3);
+  HandledException exception{"RuntimeError", "batch 7", 4, place("main", 1), place("step", 9)};
+  exception.chain = {{ExceptionLink::kCause, "KeyError", "'shard'", load}};
+  exception.traceback = {*exception.handler, place("epoch", 5), *exception.raised};
+  for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].handles = exception;
+  TextOptions options;
+  options.width = 200;
+  const auto report = [&] { return text_report(literal.job, analyzers::analyze(literal.job), options); };
+  CHECK(contains(report(),
+                 "= all handle RuntimeError(\"batch 7\") raised in step at model.py:9\n    = raised from "
+                 "KeyError raised in load at model.py:3: 'shard'\n"));
+  literal.job.ranks[1].threads[0].handles->chain[0].message = "'\x1b[31m'";
+  CHECK(contains(report(), "= raised from KeyError raised in load at model.py:3\n"));
+  literal.job.ranks[1].threads[0].handles->type = "ValueError";
+  CHECK_FALSE(contains(report(), "raised from"));
+  for (RankSnapshot& rank : literal.job.ranks) {
+    rank.threads[0].handles = exception;
+    rank.threads[0].handles->chain.push_back({ExceptionLink::kContext, "OSError", {}});
+  }
+  CHECK(contains(report(), "= raised after 2 others, the first: OSError\n"));
+
+  options.all_threads = true;
+  CHECK(contains(report(),
+                 "\n         handles RuntimeError(\"batch 7\") raised in step at model.py:9\n"
+                 "           raised from KeyError('shard') raised in load at model.py:3\n"
+                 "           raised while OSError was handled\n"
+                 "           traceback: main at model.py:1 > epoch at model.py:5 > step at model.py:9\n"));
+  ThreadSnapshot& thread = literal.job.ranks[0].threads[0];
+  thread.raises = *std::exchange(thread.handles, std::nullopt);
+  thread.raises->traceback.assign(30, load);
+  thread.raises->traceback_omitted = OmittedFrames{10, 70};
+  std::string traceback = "         traceback: load at model.py:3";
+  for (int i = 0; i < 3; ++i) traceback += " > load at model.py:3";
+  traceback += " > ... 84 more ...";
+  for (int i = 0; i < 12; ++i) traceback += " > load at model.py:3";
+  CHECK(contains(report(), traceback + "\n"));
+}
+
 TEST_CASE("the holder of the Python lock that a thread waits for is shown next to it") {
   LiteralJob literal;
   for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());
@@ -444,7 +488,8 @@ TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") 
     rank.signal->place = FaultPlace{FaultRegion::kMapped, false, FaultMapping{evil, evil, 1}, {}, {}};
     rank.abort_message = evil;
     rank.threads[0].name = evil;
-    rank.threads[0].handles = HandledException{evil, evil, {}, {}, {}, {{ExceptionLink::kCause, evil, evil}}};
+    rank.threads[0].handles = HandledException{evil, evil, {}, {}, {}};
+    rank.threads[0].handles->chain = {{ExceptionLink::kCause, evil, evil}};
     rank.threads[0].wchan = evil;
     rank.threads[0].kernel_stack = {evil};
     rank.threads[0].syscall = call(evil, 3, evil);
