@@ -10,6 +10,7 @@
 #include "analyzers/communicator_errors.h"
 #include "analyzers/coordinates.h"
 #include "analyzers/deaths.h"
+#include "analyzers/flight_records.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/place.h"
@@ -208,6 +209,7 @@ std::optional<Verdict> Judge::of_broken_connections() const {
     return job_.ranks[s.rank].signal.has_value() && !is_sent_by_another(job_.ranks[s.rank]);
   });
   if (broken.empty() || !all_ended) return std::nullopt;
+  if (explain_by_flight_records(job_, states_, facts_.roles)) return std::nullopt;  // what they waited in is known
   const std::vector<int> missing = missing_ranks(job_).certain;
   if (!missing.empty()) return of_missing(missing);
   return undecided(broken +

@@ -49,9 +49,10 @@ constexpr MeetingVariables kMeetings[] = {
     {kEnvironment + 6, "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"},  // horovod/runner/gloo_run.py
     {kEnvironment + 7, "JAX_COORDINATOR_ADDRESS", nullptr},                              // jax/_src/distributed.py
     {kEnvironment + 7, "COORDINATOR_ADDRESS", nullptr},
-    {-1, "NCCL_COMM_ID", nullptr},  // nccl src/bootstrap.cc
+    {kEnvironment + 8, "PADDLE_MASTER", nullptr},  // paddle/distributed/launch/controllers/collective.py
+    {-1, "NCCL_COMM_ID", nullptr},                 // nccl src/bootstrap.cc
 };
-constexpr int kIndexedJob = kEnvironment + 8;  // JOB_COMPLETION_INDEX
+constexpr int kIndexedJob = kEnvironment + 9;  // JOB_COMPLETION_INDEX
 
 std::string value_of(const Environment& environment, const char* name) {
   const auto it = environment.find(name);

@@ -64,11 +64,19 @@ std::vector<std::string> names_of(const JobSnapshot& job, const std::vector<Capt
   return names;
 }
 
-// The longest first.
+// The longest first. Of "user:password" the password as well: a copy that the program has freed may have lost what
+// stands before it.
 std::vector<std::string> secrets_of(const KeptProcess& process, const std::set<std::string>& in_report) {
+  constexpr std::size_t kShortestPassword = 8;
   std::set<std::string> values = in_report;
   for (std::string& value : redact::secret_values(process.environment, process.command))
     values.insert(std::move(value));
+  std::set<std::string> passwords;
+  for (const std::string& value : values)
+    if (const std::size_t colon = value.find(':');
+        colon != std::string::npos && value.size() > colon + kShortestPassword)
+      passwords.insert(value.substr(colon + 1));
+  values.merge(passwords);
   std::vector<std::string> sorted(values.begin(), values.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
   return sorted;

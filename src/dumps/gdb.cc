@@ -170,7 +170,7 @@ class Reader {
     return true;
   }
 
-  // "core_1795296990_node-a_583.nvcudmp": as the driver names it, unless it is told otherwise.
+  // "core_1795296990_node-a_583.nvcudmp": as the driver names it by default.
   void begin_gpu_core(std::string_view path) {
     const bool has_more = !gpus_->empty() || (draft_.has_process() && !draft_.process().threads.empty());
     if (has_more) {

@@ -308,7 +308,13 @@ LiteralJob blame_others(ExceptionCause cause, bool live) {
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank =
         literal.rank(r, 4, r == 2 ? in_getitem() : Stack{libc("pause"), py("main", "/home/u/train.py", 3)});
-    if (r != 2) rank.threads[0].handles = HandledException{"RuntimeError", "of the library", {}, {}, {}, {}, cause};
+    if (r != 2)
+      rank.threads[0].handles = HandledException{.type = "RuntimeError",
+                                                 .message = "of the library",
+                                                 .frame = {},
+                                                 .handler = {},
+                                                 .raised = {},
+                                                 .cause = cause};
     if (live) continue;
     rank.source = Source::kCore;
     rank.threads[0].state.reset();
@@ -439,7 +445,7 @@ TEST_CASE("a watchdog of the program's own is the reporter, and a thread that is
     CHECK(crashes(literal));
   }
   SECTION("an exception of its own") {
-    literal.job.ranks[0].threads[1].handles = HandledException{"OSError", "disk full", {}, {}, {}, {}, {}};
+    literal.job.ranks[0].threads[1].handles = HandledException{"OSError", "disk full", {}, {}, {}};
     CHECK(crashes(literal));
   }
   SECTION("the interpreter has found an error") {

@@ -270,7 +270,7 @@ class Checker:
                 if "traceback_omitted" in handled and self.object(handled["traceback_omitted"], OMITTED, place + ".handles.traceback_omitted"):
                     if handled["traceback_omitted"]["at"] > len(handled["traceback"]) or handled["traceback_omitted"]["count"] < 1:
                         self.errors.append("%s.handles: left out of the traceback: %r" % (place, handled["traceback_omitted"]))
-                elif handled["raised"] is not None and handled.get("traceback", [None])[-1] != handled["raised"]:
+                elif handled["raised"] is not None and handled.get("traceback") and handled["traceback"][-1] != handled["raised"]:
                     self.errors.append("%s.handles: the traceback does not end where it was raised" % place)
                 for name in ("handler", "raised"):
                     if handled[name] is not None:
