@@ -374,11 +374,12 @@ Doing Activities::by_frames(const RankSnapshot& rank, const ThreadSnapshot& thre
 // A process that takes part in torch.distributed.rpc waits for a future of PyTorch's (rpc_async, wait_all).
 std::optional<std::size_t> Activities::remote_call_of(std::size_t rank, std::size_t thread_index) const {
   const ThreadSnapshot& thread = job_.ranks[rank].threads[thread_index];
-  if (std::find(roles_[rank].begin(), roles_[rank].end(), known::Role::kRpc) == roles_[rank].end()) return std::nullopt;
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     const Frame& frame = job_.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) break;  // what the future's callbacks do
-    if (frame.function && contains(*frame.function, "torch::jit::PythonFutureWrapper::wait")) return i;
+    if (!frame.function || !contains(*frame.function, "torch::jit::PythonFutureWrapper::wait")) continue;
+    const std::vector<known::Role>& roles = roles_[rank];
+    return std::find(roles.begin(), roles.end(), known::Role::kRpc) == roles.end() ? std::nullopt : std::optional(i);
   }
   return std::nullopt;
 }

@@ -275,14 +275,18 @@ void CodeReader::read_strings_and_tables() {
   }
 }
 
+std::uint32_t CodeReader::character_width(std::uint32_t state) const {
+  const std::uint32_t lowest = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
+  return lowest != 0 ? (state & layout_.string_kind_mask) / lowest : 0;
+}
+
 // The range of a str's characters. std::nullopt if it is not a str, or cannot be read.
 std::optional<Range> CodeReader::string_data(Address address, std::uint32_t& state, bool& cut) const {
   const auto length = target_.read_value<std::int64_t>(address + layout_.string_length);
   const auto word = target_.read_value<std::uint32_t>(address + layout_.string_state);
   if (!length || !word || *length < 0 || *length > kAbsurdLength) return std::nullopt;
   state = *word;
-  const std::uint32_t lowest = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
-  const std::uint32_t width = lowest ? (state & layout_.string_kind_mask) / lowest : 0;
+  const std::uint32_t width = character_width(state);
   if (width != 1 && width != 2 && width != 4) return std::nullopt;
   Address data = 0;
   if (state & layout_.string_compact_mask) {
@@ -312,8 +316,7 @@ const CodeReader::Text& CodeReader::read_string(Address address) {
   if (const auto data = string_data(address, state, cut)) {
     std::vector<std::byte> bytes(spend(data->size()) ? data->size() : 0);
     if (bytes.size() == data->size() && target_.read_exact(data->start, bytes)) {
-      const std::uint32_t lowest = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
-      result = {decode_characters(bytes, (state & layout_.string_kind_mask) / lowest), true};
+      result = {decode_characters(bytes, character_width(state)), true};
       if (cut) ++cut_strings_;
     }
   }
@@ -332,8 +335,7 @@ std::optional<std::string> CodeReader::beginning(Address string, std::size_t mos
   bool cut = false;
   const auto data = string_data(string, state, cut);
   if (!data) return std::nullopt;
-  const std::uint32_t lowest = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
-  const std::uint32_t width = (state & layout_.string_kind_mask) / lowest;
+  const std::uint32_t width = character_width(state);
   std::vector<std::byte> bytes(std::min<std::size_t>(data->size(), most * width));
   if (!target_.read_exact(data->start, bytes)) return std::nullopt;
   return decode_characters(bytes, width);
@@ -344,8 +346,7 @@ std::optional<char32_t> CodeReader::character(Address string, std::uint64_t inde
   bool cut = false;
   const auto data = string_data(string, state, cut);
   if (!data) return std::nullopt;
-  const std::uint32_t lowest = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
-  const std::uint32_t width = (state & layout_.string_kind_mask) / lowest;
+  const std::uint32_t width = character_width(state);
   if (index >= data->size() / width) return std::nullopt;
   std::array<std::byte, sizeof(char32_t)> bytes{};
   if (!target_.read_exact(data->start + index * width, std::span(bytes).first(width))) return std::nullopt;

@@ -116,6 +116,8 @@ class CodeReader {
   bool read_bytes(Address address, std::vector<std::uint8_t>& into);
   bool spend(std::size_t bytes);  // false: kMaxText is used up
   std::optional<Range> string_data(Address address, std::uint32_t& state, bool& cut) const;
+  // Bytes of a character of a str with that state; 0: it has none.
+  std::uint32_t character_width(std::uint32_t state) const;
   std::optional<Range> bytes_data(Address address) const;
 
   const target::Target& target_;

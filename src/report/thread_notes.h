@@ -13,8 +13,8 @@ namespace rankstacks::report {
 // note by itself. Not sanitized.
 std::vector<std::string> thread_notes(const JobSnapshot& job, std::size_t rank, std::size_t thread);
 
-// "handles KeyError("x") raised in load at data.py:7", then the exceptions that led to it, the nearest first; empty if
-// the thread handles none. Then its traceback. Not sanitized.
+// "handles KeyError("x") raised in load at data.py:7", then the exceptions that led to it, the nearest first, and its
+// traceback; empty if the thread handles none. Not sanitized.
 std::vector<std::string> handled_notes(const JobSnapshot& job, const ThreadSnapshot& thread);
 // The same of the exception that it has raised, which thread_notes() names.
 std::vector<std::string> raised_notes(const JobSnapshot& job, const ThreadSnapshot& thread);

@@ -2,31 +2,18 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "analyzers/analysis.h"
 #include "analyzers/gpu_state.h"
 #include "dumps/dump.h"
+#include "support/dump_texts.h"
 
 using namespace rankstacks;
 
 namespace {
 
-std::string text_of(const std::string& name) {
-  std::ifstream file(std::string(RANKSTACKS_FIXTURES) + "/gpu/" + name + ".txt", std::ios::binary);
-  REQUIRE(file);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-JobSnapshot read(const std::string& text, const std::string& path = "dump") {
-  auto job = dumps::read_dump(text, path, dumps::rank_from_dump_name(path));
-  INFO((job ? "" : job.error().message()));
-  REQUIRE(job);
-  return std::move(*job);
-}
+std::string text_of(const std::string& name) { return testing::text_of_fixture("gpu/" + name + ".txt"); }
 
 const GpuExecution& execution(const JobSnapshot& job, std::size_t gpu = 0) {
   return *job.ranks.at(0).gpus.at(gpu).execution;
@@ -63,7 +50,7 @@ constexpr const char* kHostThreads =
 }  // namespace
 
 TEST_CASE("cuda-gdb: kernels, the device, the stack of the kernel in focus") {
-  const JobSnapshot job = read(text_of("spin"));
+  const JobSnapshot job = testing::read_dump(text_of("spin"));
   const RankSnapshot& rank = job.ranks.at(0);
   CHECK(rank.dumped_by == "cuda-gdb");
   CHECK(rank.pid == 583);
@@ -89,7 +76,7 @@ TEST_CASE("cuda-gdb: kernels, the device, the stack of the kernel in focus") {
 }
 
 TEST_CASE("cuda-gdb: several kernels, several devices, none") {
-  const JobSnapshot several = read(text_of("several"));
+  const JobSnapshot several = testing::read_dump(text_of("several"));
   REQUIRE(execution(several).kernels.size() == 3);
   CHECK(execution(several).kernels[0].function == "spin");
   CHECK(execution(several).kernels[1].function == "other");
@@ -97,12 +84,12 @@ TEST_CASE("cuda-gdb: several kernels, several devices, none") {
   CHECK(execution(several).kernels[2].block == GpuDim{256, 1, 1});
   CHECK(execution(several).kernels[1].frames.empty());
 
-  const JobSnapshot two = read(text_of("two-gpus"));
+  const JobSnapshot two = testing::read_dump(text_of("two-gpus"));
   REQUIRE(two.ranks[0].gpus.size() == 2);
   CHECK(two.ranks[0].gpus[1].pci == "0000:00:07.0");
   CHECK(execution(two, 1).kernels.at(0).function == "other");
 
-  const JobSnapshot idle = read(text_of("idle"));
+  const JobSnapshot idle = testing::read_dump(text_of("idle"));
   REQUIRE(idle.ranks[0].gpus.size() == 1);
   CHECK(idle.ranks[0].gpus[0].pci == "0000:00:06.0");
   CHECK(execution(idle).kernels.empty());
@@ -122,7 +109,7 @@ TEST_CASE("cuda-gdb: exceptions are those of the cores") {
         Expected{"misaligned", "misaligned address", GpuDim{33, 0, 0}, 0x7fa2277a00f0},
         Expected{"assert", "assert", GpuDim{33, 0, 0}, 0x7fc7377a0170}}) {
     INFO(name);
-    const JobSnapshot job = read(text_of(name));
+    const JobSnapshot job = testing::read_dump(text_of(name));
     REQUIRE(execution(job).exceptions.size() == 1);
     const GpuException& exception = execution(job).exceptions[0];
     CHECK(exception.kind == kind);
@@ -140,7 +127,7 @@ TEST_CASE("cuda-gdb: exceptions are those of the cores") {
 }
 
 TEST_CASE("cuda-gdb: an exception that is named before the focus, by its number, or behind its place") {
-  const JobSnapshot before = read(
+  const JobSnapshot before = testing::read_dump(
       "CUDA Exception: Warp Out-of-range Address\n\n"
       "Program received signal CUDA_EXCEPTION_5, Warp Out-of-range Address.\n"
       "[Switching focus to CUDA kernel 6, grid 11, block (0,2,0), thread (0,6,0), device 3, sm 0, warp 2, lane 5]\n"
@@ -155,7 +142,7 @@ TEST_CASE("cuda-gdb: an exception that is named before the focus, by its number,
   CHECK(execution(before).kernels[0].grid == GpuDim{80, 64, 1});
   CHECK(execution(before).kernels[0].grid_id == 11);
 
-  const JobSnapshot behind = read(
+  const JobSnapshot behind = testing::read_dump(
       "[Current focus set to CUDA kernel 0, grid 1, block (0,0,0), thread (0,0,0), device 0, sm 0, warp 0, lane 0]\n"
       "The exception was triggered at PC 0x5ff3bb8 (enz.jl:14)\n"
       "Thread 1 \"julia\" received signal CUDA_EXCEPTION_1, Lane Illegal Address.\n"
@@ -167,7 +154,7 @@ TEST_CASE("cuda-gdb: an exception that is named before the focus, by its number,
 }
 
 TEST_CASE("cuda-gdb: tables of other versions, with arguments, cut off, pasted") {
-  const JobSnapshot old = read(
+  const JobSnapshot old = testing::read_dump(
       "(cuda-gdb) info cuda kernels\n"
       "  Kernel Dev Grid   SMs Mask GridDim  BlockDim        Name                         Args \n"
       "*      1   0    2 0x00ffffff (240,1,1) (128,1,1) acos_main parms=0x7f (a)...\n"
@@ -179,7 +166,7 @@ TEST_CASE("cuda-gdb: tables of other versions, with arguments, cut off, pasted")
   CHECK(execution(old, 1).kernels.at(0).grid == GpuDim{2, 3, 4});
   CHECK(execution(old, 1).kernels[0].grid_id == static_cast<std::uint64_t>(-5));
 
-  const JobSnapshot statuses = read(
+  const JobSnapshot statuses = testing::read_dump(
       "Kernel Parent Dev Grid Status SMs Mask GridDim BlockDim Invocation\n"
       "* 0 - 0 52162520 Active (preempted) 0x00000001 (1,1,1) (64,1,1) ncclReduceRingLLKernel_sum_f64()\n"
       "1 0 0 -7 Pending 0x00000000 (1,1,1) (64,1,1) later(void)(c=5)\n"
@@ -190,7 +177,7 @@ TEST_CASE("cuda-gdb: tables of other versions, with arguments, cut off, pasted")
   CHECK(execution(statuses).kernels[1].grid_id == 52162520);
 
   const JobSnapshot cut =
-      read("  Kernel Parent Dev Grid Status  SMs Mask GridDim BlockDim Invocation \n*  0  -  0  4 Act");
+      testing::read_dump("  Kernel Parent Dev Grid Status  SMs Mask GridDim BlockDim Invocation \n*  0  -  0  4 Act");
   REQUIRE(execution(cut).kernels.size() == 1);
   CHECK_FALSE(execution(cut).kernels[0].function);
 }
@@ -210,7 +197,7 @@ TEST_CASE("cuda-gdb: the process's threads, and a kernel's frames among them") {
         std::string("[New LWP 4712]\n") + kernels + kHostThreads + "[Switching to Thread 0x7f41 (LWP 4711)]\n" +
             device_stack + "[Inferior 1 (process 4711) detached]\n"}) {
     INFO(text);
-    const JobSnapshot job = read(text, "rank3_pid4711.cuda-gdb");
+    const JobSnapshot job = testing::read_dump(text, "rank3_pid4711.cuda-gdb");
     REQUIRE(job.ranks.size() == 1);
     const RankSnapshot& rank = job.ranks[0];
     CHECK(rank.rank == 3);
@@ -228,7 +215,7 @@ TEST_CASE("cuda-gdb: the process's threads, and a kernel's frames among them") {
 }
 
 TEST_CASE("cuda-gdb: inlined functions, and a narrow terminal") {
-  const JobSnapshot job = read(
+  const JobSnapshot job = testing::read_dump(
       "[Switching focus to CUDA kernel 0, grid 11534, block (0,0,0), thread (0,0,0), device 1, sm 0, warp 0, lane 0]\n"
       "ncclFunction_AllGather_RING_SIMPLE_Sum_int8_t () at prims_simple.h:128 in waitPeer inlined from "
       "prims_simple.h:227\n"
@@ -246,12 +233,12 @@ TEST_CASE("cuda-gdb: inlined functions, and a narrow terminal") {
 
 TEST_CASE("cuda-gdb: of NCCL's kernel one thread is known, which may not have called the variant yet") {
   const std::string text = text_of("nccl");
-  const JobSnapshot called = read(text);
+  const JobSnapshot called = testing::read_dump(text);
   CHECK(analyzers::gpu_state_of(called.frames, called.ranks[0]).variant == "Sum f32 RING SIMPLE");
   std::string before = text;
   for (std::size_t at; (at = before.find("in ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() ()")) != std::string::npos;)
     before.replace(at, 49, "in ncclDevKernel_AllReduce_Sum_f32_RING_LL<<<(24,1,1),(544,1,1)>>> ()");
-  const JobSnapshot not_yet = read(before);
+  const JobSnapshot not_yet = testing::read_dump(before);
   const auto state = analyzers::gpu_state_of(not_yet.frames, not_yet.ranks[0]);
   CHECK(state.named());
   CHECK_FALSE(state.variant);
@@ -262,15 +249,15 @@ TEST_CASE("cuda-gdb: that it lists no kernel says nothing if it may not have got
       "  Dev PCI Bus/Dev ID        Name Description SM Type SMs Warps/SM Lanes/Warp Max Regs/Lane Active SMs Mask \n"
       "    0        00:06.0 NVIDIA H200   GH100GL-A   sm_90 132       64         32           255 0x0000 \n"
       "    1        00:07.0 NVIDIA H200   GH100GL-A   sm_90 132       64         32           255 0x0000 \n";
-  const JobSnapshot idle = read("No CUDA kernels.\n" + devices + kHostThreads);
+  const JobSnapshot idle = testing::read_dump("No CUDA kernels.\n" + devices + kHostThreads);
   REQUIRE(idle.ranks.at(0).gpus.size() == 1);
   CHECK(idle.ranks[0].gpus[0].pci.empty());  // which of the two it uses is not known
   CHECK(execution(idle).kernels.empty());
-  const JobSnapshot unknown = read(std::string("No CUDA kernels.\n") + kHostThreads);
+  const JobSnapshot unknown = testing::read_dump(std::string("No CUDA kernels.\n") + kHostThreads);
   CHECK(unknown.ranks.at(0).gpus.empty());
   CHECK(says(unknown.ranks[0], ProblemCode::kGpu, "no device"));
-  const JobSnapshot failed =
-      read("Timed out waiting for the CUDA API to initialize.\nNo CUDA kernels.\n" + devices + kHostThreads);
+  const JobSnapshot failed = testing::read_dump(
+      "Timed out waiting for the CUDA API to initialize.\nNo CUDA kernels.\n" + devices + kHostThreads);
   CHECK(failed.ranks.at(0).gpus.empty());
   CHECK(says(failed.ranks[0], ProblemCode::kGpu, "could not look"));
   CHECK_FALSE(dumps::read_dump("No CUDA devices.\nNo CUDA kernels.\n", "x", 1));
@@ -279,8 +266,8 @@ TEST_CASE("cuda-gdb: that it lists no kernel says nothing if it may not have got
 TEST_CASE("cuda-gdb: several sessions and several ranks in one text") {
   const std::string kernels =
       "Kernel Parent Dev Grid Status SMs Mask GridDim BlockDim Invocation\n* 0 - 0 7 Active 0x1 (1,1,1) (32,1,1) ";
-  const JobSnapshot sessions = read(kernels + "one()\n[Inferior 1 (process 11) detached]\n" + kernels +
-                                    "two()\n[Inferior 1 (process 12) detached]\n");
+  const JobSnapshot sessions = testing::read_dump(kernels + "one()\n[Inferior 1 (process 11) detached]\n" + kernels +
+                                                  "two()\n[Inferior 1 (process 12) detached]\n");
   REQUIRE(sessions.ranks.size() == 2);
   CHECK(sessions.ranks[0].pid == 11);
   CHECK(sessions.ranks[1].pid == 12);
@@ -291,18 +278,18 @@ TEST_CASE("cuda-gdb: several sessions and several ranks in one text") {
     std::istringstream lines(text_of(rank[0] == '0' ? "nccl" : "spin"));
     for (std::string line; std::getline(lines, line);) prefixed += rank + line + "\n";
   }
-  const JobSnapshot ranks = read(prefixed);
+  const JobSnapshot ranks = testing::read_dump(prefixed);
   REQUIRE(ranks.ranks.size() == 2);
   CHECK(ranks.ranks[1].rank == 1);
   CHECK(ranks.ranks[1].gpus.at(0).execution->kernels.at(0).function == "spin");
 }
 
 TEST_CASE("cuda-gdb's GPUs are added to the better dump of the process") {
-  JobSnapshot job = read(
+  JobSnapshot job = testing::read_dump(
       "Process 4711: python3 a.py\nPython v3.11.2 (/usr/bin/python3)\n\nThread 4711 (idle): \"MainThread\"\n"
       "    f (a.py:1)\n",
       "rank00003_pid4711.pyspy");
-  JobSnapshot more = read(text_of("nccl"), "rank00003_pid4711.cuda-gdb");
+  JobSnapshot more = testing::read_dump(text_of("nccl"), "rank00003_pid4711.cuda-gdb");
   more.ranks[0].pid = 4711;
   for (GpuSnapshot& gpu : more.ranks[0].gpus)
     for_each_frame(gpu, [&](FrameId& id) { id = job.frames.intern(more.frames[id]); });

@@ -5,29 +5,16 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "analyzers/analysis.h"
+
+#include "support/dump_texts.h"
 
 using namespace rankstacks;
 
 namespace {
 
-std::string text_of(const std::string& name) {
-  std::ifstream file(std::string(RANKSTACKS_FIXTURES) + "/dumps/" + name, std::ios::binary);
-  REQUIRE(file);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-JobSnapshot read(const std::string& text, const std::string& path = "dump") {
-  auto job = dumps::read_dump(text, path, dumps::rank_from_dump_name(path));
-  INFO((job ? "" : job.error().message()));
-  REQUIRE(job);
-  return std::move(*job);
-}
+std::string text_of(const std::string& name) { return testing::text_of_fixture("dumps/" + name); }
 
 const Frame& frame(const JobSnapshot& job, std::size_t thread, std::size_t i) {
   const auto& threads = job.ranks.at(0).threads;
@@ -66,7 +53,7 @@ TEST_CASE("each tool is recognised by its text") {
 }
 
 TEST_CASE("py-spy: state, GIL, qualified names, native frames") {
-  const JobSnapshot job = read(text_of("py-spy-native/rank0.txt"));
+  const JobSnapshot job = testing::read_dump(text_of("py-spy-native/rank0.txt"));
   const RankSnapshot& rank = job.ranks.at(0);
   CHECK(rank.source == Source::kDump);
   CHECK(rank.dumped_by == "py-spy");
@@ -83,14 +70,14 @@ TEST_CASE("py-spy: state, GIL, qualified names, native frames") {
   CHECK(frame(job, 0, 5).kind == FrameKind::kPython);
   CHECK(says(rank, ProblemCode::kFromOtherTool, "py-spy: no system calls"));
 
-  const JobSnapshot python = read(text_of("py-spy-locals/rank1.txt"));
+  const JobSnapshot python = testing::read_dump(text_of("py-spy-locals/rank1.txt"));
   CHECK(stack(python).size() == 8);  // the variables are none
   CHECK(frame(python, 0, 0).qualname == "Samples.__getitem__");
   CHECK(frame(python, 0, 0).function == "__getitem__");
   CHECK(says(python.ranks[0], ProblemCode::kFromOtherTool, "no native frames"));
   CHECK_FALSE(says(python.ranks[0], ProblemCode::kMalformed, "not understood"));
 
-  const JobSnapshot two = read(
+  const JobSnapshot two = testing::read_dump(
       "Process 7: a\nThread 7 (active+gil): \"MainThread\"\n    f (a.py:1)\nProcess 8: a\n"
       "Thread 8 (idle): \"MainThread\"\n    g (a.py:2)\nwhat is this\n",
       "rank3.txt");
@@ -102,19 +89,19 @@ TEST_CASE("py-spy: state, GIL, qualified names, native frames") {
 }
 
 TEST_CASE("py-spy's JSON says the same as its text, and may end anywhere") {
-  const JobSnapshot job = read(text_of("py-spy-json/rank1.json"));
+  const JobSnapshot job = testing::read_dump(text_of("py-spy-json/rank1.json"));
   CHECK(job.ranks.at(0).pid == 29328);
   CHECK(stack(job).front() == "__getitem__ /job/train.py:23");
   CHECK(stack(job).size() == 8);
   const std::string whole = text_of("py-spy-json-native/rank1.json");
-  const JobSnapshot cut = read(whole.substr(0, whole.size() / 2));
+  const JobSnapshot cut = testing::read_dump(whole.substr(0, whole.size() / 2));
   CHECK_FALSE(stack(cut).empty());
-  CHECK(stack(cut).size() < stack(read(whole)).size());
+  CHECK(stack(cut).size() < stack(testing::read_dump(whole)).size());
   CHECK(says(cut.ranks[0], ProblemCode::kMalformed, "not understood"));
 }
 
 TEST_CASE("pystack: innermost last in the text, first here") {
-  const JobSnapshot job = read(text_of("pystack-native-all/rank0.txt"));
+  const JobSnapshot job = testing::read_dump(text_of("pystack-native-all/rank0.txt"));
   CHECK(job.ranks.at(0).pid == 29327);
   CHECK(job.ranks[0].threads.size() == 6);
   CHECK(job.ranks[0].threads[0].name == "python3");
@@ -124,7 +111,7 @@ TEST_CASE("pystack: innermost last in the text, first here") {
   CHECK(frame(job, 0, 0).module == "/usr/lib/x86_64-linux-gnu/libc.so.6");
   CHECK(lines.back() == "_start /usr/bin/python3.11");
   CHECK(std::find(lines.begin(), lines.end(), "train /job/train.py:32") != lines.end());
-  const JobSnapshot gil = read(
+  const JobSnapshot gil = testing::read_dump(
       "Traceback for thread 5 (python) [Has the GIL,Garbage collecting] (most recent call last):\n"
       "    (Python) File \"/a.py\", line 3, in f\n        x = 1\n");
   CHECK(gil.ranks[0].threads[0].gil == Gil::kHolds);
@@ -132,7 +119,7 @@ TEST_CASE("pystack: innermost last in the text, first here") {
 }
 
 TEST_CASE("gdb: the main thread is its last one, modules are derived") {
-  const JobSnapshot job = read(text_of("gdb/rank0.txt"));
+  const JobSnapshot job = testing::read_dump(text_of("gdb/rank0.txt"));
   const RankSnapshot& rank = job.ranks.at(0);
   CHECK(rank.pid == 29327);
   CHECK(rank.threads.size() == 6);
@@ -149,11 +136,11 @@ TEST_CASE("gdb: the main thread is its last one, modules are derived") {
   CHECK(frame(job, 0, 12).module == "python3");  // ?? (), between functions of the interpreter
   CHECK(says(rank, ProblemCode::kFromOtherTool, "no Python frames"));
   CHECK_FALSE(says(rank, ProblemCode::kMalformed, "not understood"));
-  CHECK(stack(read(text_of("gdb-full/rank0.txt"))).size() == 8);
+  CHECK(stack(testing::read_dump(text_of("gdb-full/rank0.txt"))).size() == 8);
 }
 
 TEST_CASE("gdb: arguments with brackets, a narrow terminal, stacks that end early, no threads") {
-  const JobSnapshot job = read(
+  const JobSnapshot job = testing::read_dump(
       "#0  f (s=0x1 \"a) at b (\", n=2) at x.c:7\n"
       "#1  0x10 in operator() (x=1)\n    at y.cc:8\n"
       "#2  (anonymous namespace)::g(int) (n=1) from /lib/libg.so\n"
@@ -164,11 +151,11 @@ TEST_CASE("gdb: arguments with brackets, a narrow terminal, stacks that end earl
 }
 
 TEST_CASE("eu-stack: with and without modules and sources") {
-  const JobSnapshot plain = read(text_of("eu-stack/rank1.txt"));
+  const JobSnapshot plain = testing::read_dump(text_of("eu-stack/rank1.txt"));
   CHECK(plain.ranks.at(0).pid == 29328);
   CHECK(plain.ranks[0].threads.size() == 5);
   CHECK(frame(plain, 0, 0).module == "libc.so.6");
-  const JobSnapshot all = read(text_of("eu-stack-msv/rank1.txt"));
+  const JobSnapshot all = testing::read_dump(text_of("eu-stack-msv/rank1.txt"));
   CHECK(stack(all).at(0) == "__GI___clock_nanosleep ../sysdeps/unix/sysv/linux/clock_nanosleep.c:48");
   CHECK(stack(all).at(3) == "PyObject_Vectorcall /usr/bin/python3.11");
   CHECK(stack(all).at(1) == "? /usr/bin/python3.11");
@@ -176,7 +163,7 @@ TEST_CASE("eu-stack: with and without modules and sources") {
 }
 
 TEST_CASE("faulthandler: in a log, the last of several dumps, names of 3.14") {
-  const JobSnapshot job = read(
+  const JobSnapshot job = testing::read_dump(
       "step 1\nTimeout (0:00:05)!\nThread 0x01 (most recent call first):\n  File \"a.py\", line 1 in old\n"
       "step 2\nTimeout (0:00:05)!\nThread 0x02 [worker] (most recent call first):\n  <no Python frame>\n\n"
       "Current thread 0x01 (most recent call first):\n  Garbage-collecting\n"
@@ -189,7 +176,7 @@ TEST_CASE("faulthandler: in a log, the last of several dumps, names of 3.14") {
 }
 
 TEST_CASE("coredumpctl") {
-  const JobSnapshot job = read(
+  const JobSnapshot job = testing::read_dump(
       "           PID: 4711 (python3)\n        Signal: 6 (ABRT)\n      Hostname: node-a\n"
       "       Message: Process 4711 (python3) of user 1000 dumped core.\n\n"
       "                Stack trace of thread 4719:\n"
@@ -209,7 +196,7 @@ TEST_CASE("coredumpctl") {
 TEST_CASE("logs with launchers' prefixes") {
   for (const char* name : {"prefixed/torchrun.log", "prefixed/srun.log", "prefixed/mpirun.log"}) {
     INFO(name);
-    const JobSnapshot job = read(text_of(name));
+    const JobSnapshot job = testing::read_dump(text_of(name));
     REQUIRE(job.ranks.size() == 3);
     for (int r = 0; r < 3; ++r) CHECK(job.ranks[static_cast<std::size_t>(r)].rank == r);
     CHECK(stack(job).front() == "all_reduce /usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py:1541");
@@ -221,7 +208,7 @@ TEST_CASE("torch's debug server: a file with the answers of all ranks, and its p
   for (const char* name : {"torch-debug/stacks.txt", "torch-debug/stacks.html", "torch-debug/pyspy_dump.txt"}) {
     INFO(name);
     CHECK(dumps::is_dump(text_of(name)));
-    const JobSnapshot job = read(text_of(name));
+    const JobSnapshot job = testing::read_dump(text_of(name));
     REQUIRE(job.ranks.size() == 3);
     for (int r = 0; r < 3; ++r) {
       const RankSnapshot& rank = job.ranks[static_cast<std::size_t>(r)];
@@ -236,7 +223,7 @@ TEST_CASE("torch's debug server: a file with the answers of all ranks, and its p
 }
 
 TEST_CASE("torch's debug server: a rank that has not answered") {
-  const JobSnapshot job = read(text_of("torch-debug/stacks-partial.txt"));
+  const JobSnapshot job = testing::read_dump(text_of("torch-debug/stacks-partial.txt"));
   REQUIRE(job.ranks.size() == 3);
   CHECK(job.ranks[0].world_size == 3);
   CHECK(job.ranks[2].status == Status::kFailed);
@@ -246,9 +233,10 @@ TEST_CASE("torch's debug server: a rank that has not answered") {
 
   const std::string answer =
       "Current thread 0x01 (most recent call first):\n  File \"a.py\", line 1 in &lt;module&gt;\n";
-  const JobSnapshot page = read("<h2>Rank 0: http://[fd00::1]:1/handler/dump_traceback?</h2>\n<pre>" + answer +
-                                "</pre>\n<h2>Rank 12: http://b:1/handler/dump_traceback?</h2>\n"
-                                "<p>Failed to fetch: status=503</p>\n<pre>ConnectionError: &#39;b&#39;</pre>\n");
+  const JobSnapshot page =
+      testing::read_dump("<h2>Rank 0: http://[fd00::1]:1/handler/dump_traceback?</h2>\n<pre>" + answer +
+                         "</pre>\n<h2>Rank 12: http://b:1/handler/dump_traceback?</h2>\n"
+                         "<p>Failed to fetch: status=503</p>\n<pre>ConnectionError: &#39;b&#39;</pre>\n");
   REQUIRE(page.ranks.size() == 2);
   CHECK(page.ranks[0].host == "fd00::1");
   CHECK(stack(page) == std::vector<std::string>{"<module> a.py:1"});
@@ -271,9 +259,9 @@ TEST_CASE("ranks from names") {
 }
 
 TEST_CASE("of two dumps of one process the better one is kept") {
-  JobSnapshot job = read(text_of("py-spy/rank0.txt"), "a.0.txt");
+  JobSnapshot job = testing::read_dump(text_of("py-spy/rank0.txt"), "a.0.txt");
   for (const char* name : {"gdb/rank0.txt", "py-spy-native/rank0.txt", "faulthandler/rank0.log"}) {
-    JobSnapshot more = read(text_of(name), "b.0.txt");
+    JobSnapshot more = testing::read_dump(text_of(name), "b.0.txt");
     for (ThreadSnapshot& thread : more.ranks[0].threads)
       for (FrameId& id : thread.frames) id = job.frames.intern(more.frames[id]);
     job.ranks.push_back(std::move(more.ranks[0]));
@@ -306,7 +294,7 @@ namespace {
 JobSnapshot job_of(const std::vector<std::string>& names) {
   JobSnapshot job;
   for (std::size_t rank = 0; rank < names.size(); ++rank) {
-    JobSnapshot one = read(text_of(names[rank]), "rank" + std::to_string(rank));
+    JobSnapshot one = testing::read_dump(text_of(names[rank]), "rank" + std::to_string(rank));
     for (ThreadSnapshot& thread : one.ranks[0].threads)
       for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
     job.ranks.push_back(std::move(one.ranks[0]));
