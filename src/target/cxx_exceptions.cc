@@ -5,13 +5,16 @@
 #include <cstddef>
 #include <cstring>
 
+#include <fmt/format.h>
+
 namespace rankstacks::target {
 namespace {
 
-constexpr std::size_t kMaxRuntimes = 4;     // copies of C++ libraries in one process
-constexpr std::size_t kMaxCode = 64;        // of __cxa_get_globals, which has 31 bytes
-constexpr std::size_t kLongestName = 1024;  // of a type
-constexpr int kMaxBases = 16;               // in a chain of base classes
+constexpr std::size_t kMaxRuntimes = 4;                // copies of C++ libraries in one process
+constexpr std::size_t kMaxVtables = 3 * kMaxRuntimes;  // of types of one sort
+constexpr std::size_t kMaxCode = 64;                   // of __cxa_get_globals, which has 31 bytes
+constexpr std::size_t kLongestName = 1024;             // of a type
+constexpr int kMaxBases = 16;                          // in a chain of base classes
 constexpr std::uint32_t kMaxDirectBases = 8;
 constexpr std::uint64_t kMaxModules = 1u << 20;  // with thread-local variables
 
@@ -180,7 +183,7 @@ class Reader {
 
   std::optional<std::string> name_of(Address type) const {
     const auto info = target_.read_value<TypeInfo>(type);
-    if (!info || !is_class(info->vtable)) return std::nullopt;
+    if (!info || !(is_class(info->vtable) || contains(runtime_.plain_types, info->vtable))) return std::nullopt;
     auto name = target_.read_c_string(info->name, kLongestName);
     if (!name || name->empty()) return std::nullopt;
     if (name->front() == '*') name->erase(0, 1);  // a type that is local to its file
@@ -210,6 +213,10 @@ class Reader {
       // With -D_GLIBCXX_USE_CXX11_ABI=0, as in wheels of PyTorch up to 2.5.
       return text ? text : reference_counted(object + kText);
     }
+    if (*name == "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE") return short_string(object);
+    if (*name == "Ss") return reference_counted(object);
+    if (*name == "NSt3__112basic_stringIcNS_11char_traitsIcEENS_9allocatorIcEEEE") return libcxx_string(object);
+    if (contains(runtime_.plain_types, info->vtable)) return value_of(*name, object);
     if (contains(runtime_.single_bases, info->vtable)) {
       const auto base = target_.read_value<Address>(type + sizeof(TypeInfo));
       return base ? text_of(library, object, *base, depth + 1) : std::nullopt;
@@ -235,6 +242,28 @@ class Reader {
         return text;
     }
     return std::nullopt;
+  }
+
+  template <class Value>
+  std::optional<std::string> number(Address at) const {
+    const auto value = target_.read_value<Value>(at);
+    return value ? std::optional(fmt::format("{}", *value)) : std::nullopt;
+  }
+
+  // What a builtin type's object holds; of pointers only those to characters.
+  std::optional<std::string> value_of(std::string_view type, Address object) const {
+    if (type == "i") return number<std::int32_t>(object);
+    if (type == "j") return number<std::uint32_t>(object);
+    if (type == "l" || type == "x") return number<std::int64_t>(object);
+    if (type == "m" || type == "y") return number<std::uint64_t>(object);
+    if (type == "s") return number<std::int16_t>(object);
+    if (type == "t") return number<std::uint16_t>(object);
+    if (type == "f") return number<float>(object);
+    if (type == "d") return number<double>(object);
+    if (type != "PKc" && type != "Pc") return std::nullopt;
+    const auto first = target_.read_value<Address>(object);
+    auto text = first ? target_.read_c_string(*first, kMaxExceptionText) : std::nullopt;
+    return text && is_text(*text, false) ? text : std::nullopt;
   }
 
   // The characters of a string: their number and the 0 behind them must agree.
@@ -343,7 +372,7 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
     // Where an object's pointer to its vtable points: behind the offset to the top and the type.
     constexpr Vaddr kFirstFunction = 16;
     const auto symbol = module.image->find_exported(name);
-    if (symbol && symbol->type == STT_OBJECT && into.size() < kMaxRuntimes)
+    if (symbol && symbol->type == STT_OBJECT && into.size() < kMaxVtables)
       into.push_back(module.to_address(symbol->value + kFirstFunction));
   };
   for (const Module& module : modules.all()) {
@@ -355,6 +384,9 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
     add_vtable(module, "_ZTVN10__cxxabiv117__class_type_infoE", runtime.class_types);
     add_vtable(module, "_ZTVN10__cxxabiv120__si_class_type_infoE", runtime.single_bases);
     add_vtable(module, "_ZTVN10__cxxabiv121__vmi_class_type_infoE", runtime.several_bases);
+    for (const char* plain : {"_ZTVN10__cxxabiv123__fundamental_type_infoE", "_ZTVN10__cxxabiv116__enum_type_infoE",
+                              "_ZTVN10__cxxabiv119__pointer_type_infoE"})
+      add_vtable(module, plain, runtime.plain_types);
     if (runtime.storage.size() == kMaxRuntimes || !function || function->type != STT_FUNC) continue;
     const auto code_of = [&](const elf::Symbol& symbol) {
       const auto code = module.image->at(symbol.value);

@@ -29,7 +29,8 @@
 // Sources: GCC, libstdc++-v3/libsupc++/unwind-cxx.h and eh_globals.cc; LLVM, libcxxabi/src/cxa_exception.h (layout,
 // marks), cxa_exception_storage.cpp (key), cxa_exception.cpp (__cxa_throw counts the exception as caught before it
 // terminates), libcxx/src/include/refstring.h, libcxx/include/string (__long, __short); checked against Debian's libc++
-// of LLVM 14, 16 and 19; Itanium C++ ABI, 2.9.5 (type_info) and "Exception Handling", 2.2.1; glibc,
+// of LLVM 14, 16 and 19; Itanium C++ ABI, 2.9.5 (type_info), 5.1.5.2 (names of
+// builtin types) and "Exception Handling", 2.2.1; glibc,
 // sysdeps/x86_64/nptl/tls.h (dtv), nptl/descr.h (specific, pthread_key_data), nptl_db/structs.def
 // (_thread_db_pthread_specific); PyTorch, c10/util/Exception.h.
 #pragma once
@@ -66,6 +67,7 @@ struct CxxRuntime {
   std::vector<ExceptionStorage> storage;
   std::vector<Address> class_types, single_bases, several_bases;  // the first words of type_info objects of classes
   std::optional<ThreadSpecifics> specifics;                       // only if a storage needs it
+  std::vector<Address> plain_types;                               // those of int and the like, of enums and of pointers
 };
 
 CxxRuntime find_cxx_runtime(const ModuleMap& modules);
@@ -80,7 +82,8 @@ std::optional<Address> decode_exception_key(std::span<const std::byte> code, Add
 
 struct HeldException {
   std::string type;  // mangled, without "_ZTI": "St13runtime_error"
-  // Its text, if it has a type whose layout is known; at most kMaxExceptionText bytes of UTF-8.
+  // Its text, if it has a type whose layout is known, or its value: "42" of an int, the characters of a char*; at most
+  // kMaxExceptionText bytes of UTF-8.
   std::optional<std::string> what;
   bool operator==(const HeldException&) const = default;
 };

@@ -168,7 +168,34 @@ TEST_CASE("the exception that a thread handles") {
     CHECK(held->type.find("OwnText") != std::string::npos);
     CHECK(!held->what);
   }
-  SECTION("an exception that is no class has no type_info of a class") { CHECK(!held_after_throw(42)); }
+  SECTION("of types that are no classes") {
+    CHECK(held_after_throw(42) == HeldException{"i", "42"});
+    CHECK(held_after_throw(-7L) == HeldException{"l", "-7"});
+    CHECK(held_after_throw(2.5) == HeldException{"d", "2.5"});
+    CHECK(held_after_throw(static_cast<const char*>("no such shard")) == HeldException{"PKc", "no such shard"});
+    enum class Fault { kLost };
+    const auto held = held_after_throw(Fault::kLost);
+    REQUIRE(held);
+    CHECK(held->type.find("Fault") != std::string::npos);
+    CHECK(!held->what);
+    CHECK(!held_after_throw(static_cast<const void*>(nullptr))->what);
+  }
+  SECTION("a string") {
+    CHECK(held_after_throw(std::string("short"))->what == "short");
+    CHECK(held_after_throw(std::string("one that is too long to be stored in the object"))->what ==
+          "one that is too long to be stored in the object");
+  }
+  SECTION("one that has another one within") {
+    try {
+      try {
+        throw std::logic_error("within");
+      } catch (...) {
+        std::throw_with_nested(std::runtime_error("around it"));
+      }
+    } catch (...) {
+      CHECK(held_here()->what == "around it");
+    }
+  }
   SECTION("on another thread, whose TLS block the loader allocated later") {
     std::optional<HeldException> held;
     std::thread([&] { held = held_after_throw(std::runtime_error("of a thread")); }).join();
