@@ -96,6 +96,7 @@ class CommandLine {
       gpu_.take();
       reading_.take(attach_->parsed() || (capture_->parsed() && options_.paths.empty()));
       output_.take();
+      if (options_.output == "-" && !capture_->parsed()) options_.output.clear();  // stdout
     } catch (const CLI::ParseError& e) {
       const int status = app_.exit(e, out, err);
       if (status == 0) return EarlyExit{out.str(), 0};

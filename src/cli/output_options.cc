@@ -13,8 +13,8 @@ void OutputOptions::add_writing(CLI::App& command, const std::vector<std::string
   command.add_option("--format", format_, joined(formats))->check(CLI::IsMember(formats))->capture_default_str();
   command
       .add_option("-o,--output", options_.output,
-                  "write the report to this file instead of stdout; a new one only its owner can read; packed, if "
-                  "its name ends in .gz or .zst")
+                  "write the report to this file instead of stdout (-); a new one only its owner can read; packed, "
+                  "if its name ends in .gz or .zst")
       ->type_name("FILE")
       ->check(not_empty());
   command.add_option("--color", color_, "auto, always or never")
@@ -36,7 +36,8 @@ void OutputOptions::add_redaction(CLI::App& command) {
 
 void OutputOptions::add_max_bytes(CLI::App& command) {
   command.add_option("--max-bytes", options_.max_bytes, "markdown: the longest report")
-      ->type_name("N")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(4096, 1 << 30))
       ->capture_default_str();
 }

@@ -215,8 +215,8 @@ class MarkdownText {
 
   std::vector<MarkdownSection> all_sections() const {
     std::vector<MarkdownSection> sections;
-    const auto add = [&](std::string title, Lines lines, std::size_t weight) {
-      if (!lines.empty()) sections.push_back({std::move(title), std::move(lines), weight});
+    const auto add = [&](std::string title, Lines lines, std::size_t weight, Lines brief = {}) {
+      if (!lines.empty()) sections.push_back({std::move(title), std::move(lines), weight, std::move(brief)});
     };
     for (const std::size_t rank : telling_ranks()) {
       Lines lines = thread_lines(job_, analysis_, {rank}, style_);
@@ -227,9 +227,12 @@ class MarkdownText {
           std::move(lines), 4);
     }
     Lines clusters = main_thread_lines(view_, Fold::kInterpreter, SIZE_MAX);
-    append(clusters, other_thread_lines(view_, SIZE_MAX));
-    append(clusters, child_lines(view_, SIZE_MAX));
-    add("All clusters", std::move(clusters), 4);
+    Lines others = other_thread_lines(view_, SIZE_MAX);
+    append(others, child_lines(view_, SIZE_MAX));
+    Lines brief = brief_main_thread_lines(view_);
+    append(clusters, others);
+    append(brief, std::move(others));
+    add("All clusters", std::move(clusters), 4, std::move(brief));
     add("GPUs", gpu_lines(job_, style_, kWidth, SIZE_MAX), 2);
     add("Versions, settings and limits", environment_lines(job_), 2);
     add("Problems", problem_lines(job_, style_, kWidth), 2);

@@ -45,11 +45,23 @@ std::size_t longest_run(std::string_view text, char of) {
   return longest;
 }
 
+// Whether it begins with a parenthesis of the sentence, "(rank 1)" or "(at", and not with one of its own,
+// "(%rdi),%rax".
+bool opens_aside(std::string_view word) {
+  if (word.front() != '(') return false;
+  std::size_t open = 0;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    open += word[i] == '(';
+    if (word[i] == ')' && --open == 0) return word.find_first_not_of(").,;:", i) == std::string_view::npos;
+  }
+  return true;
+}
+
 // One word with the punctuation of the sentence around it.
 std::string word_in_markdown(std::string_view word) {
   if (word == "->") return "→";
   std::string before, after;
-  while (word.size() > 1 && word.front() == '(') before += '(', word.remove_prefix(1);
+  while (word.size() > 1 && opens_aside(word)) before += '(', word.remove_prefix(1);
   while (word.size() > 1 && (word.back() == ',' || word.back() == ';' || word.back() == '.' || word.back() == ':')) {
     after.insert(after.begin(), word.back());
     word.remove_suffix(1);

@@ -18,7 +18,8 @@ enum class Fold : int {
   kLongNativeRuns,  // runs of more than four native frames: two frames at each end stay
   kNativeRuns,      // runs of more than two native frames: one frame at each end stays
   kLibraryRuns,     // runs of more than two Python frames of libraries: one frame at each end stays
-  kUserFrames,      // only the user's files, frames that identify a wait, and the innermost frame stay
+  kUserFrames,  // only the user's files, the frame that a person looks for first, those that identify a wait, and the
+                // innermost stay
 };
 inline constexpr int kFolds = static_cast<int>(Fold::kUserFrames) + 1;
 
@@ -37,6 +38,9 @@ std::vector<std::string> main_thread_lines(const ClusterView& view, Fold fold, s
 // innermost frame outside of the C library, and goes outwards as far as there is room; always includes the entry frame.
 std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread,
                             const analyzers::NormalizedFrames& frames, std::size_t room);
+
+// A line for each cluster of the ranks' main threads, as other_thread_lines() has of the others.
+std::vector<std::string> brief_main_thread_lines(const ClusterView& view);
 
 // `most`: the number of lines; if there are more, roles with many clusters are summarized.
 std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t most);

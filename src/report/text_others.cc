@@ -76,15 +76,28 @@ std::vector<std::string> sum_up(const JobSnapshot& job, const TextStyle& style, 
   return out;
 }
 
-std::vector<const analyzers::Cluster*> clusters_of(const ClusterView& view, RankKind kind, bool with_main) {
+std::vector<const analyzers::Cluster*> clusters_of(const ClusterView& view, RankKind kind) {
   std::vector<const analyzers::Cluster*> found;
   for (const analyzers::Cluster& c : view.analysis.clusters)
-    if (view.job.ranks[c.ranks.front()].kind == kind && (with_main || c.role != known::Role::kMain))
-      found.push_back(&c);
+    if (view.job.ranks[c.ranks.front()].kind == kind) found.push_back(&c);
   // By role, odd ones first within it.
   std::stable_sort(found.begin(), found.end(),
                    [](const analyzers::Cluster* a, const analyzers::Cluster* b) { return a->role < b->role; });
   return found;
+}
+
+// "! main            2 (1 rank)                 Blocked.__getitem__ train.py:9 < main train.py:15"
+Line line_of(const ClusterView& view, const analyzers::Cluster& c) {
+  std::string ranks = sanitize(format_rank_set(view.job, c.ranks, 6));
+  ranks += c.members.size() == c.ranks.size()
+               ? fmt::format(" ({})", counted(c.ranks.size(), "rank"))
+               : fmt::format(" ({}, {})", counted(c.ranks.size(), "rank"), counted(c.members.size(), "thread"));
+  std::string text = fmt::format("{} {} {} ", c.odd ? "!" : " ", pad(known::to_string(c.role), kRoleColumn),
+                                 pad(cut_end(ranks, view.width / 2), kRanksColumn));
+  const auto& [r, t] = c.members.front();
+  text += stack_in_a_line(view.job, view.job.ranks[r].threads[t], view.frames,
+                          view.width - std::min(view.width, columns_of(text)));
+  return {c.role, c.odd, std::move(text), c.members.size(), {c.ranks.begin(), c.ranks.end()}};
 }
 
 }  // namespace
@@ -135,22 +148,20 @@ std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread
 
 std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t most) {
   std::vector<Line> lines;
-  for (const analyzers::Cluster* c : clusters_of(view, RankKind::kRank, false)) {
-    std::string ranks = sanitize(format_rank_set(view.job, c->ranks, 6));
-    ranks += c->members.size() == c->ranks.size()
-                 ? fmt::format(" ({})", counted(c->ranks.size(), "rank"))
-                 : fmt::format(" ({}, {})", counted(c->ranks.size(), "rank"), counted(c->members.size(), "thread"));
-    std::string text = fmt::format("{} {} {} ", c->odd ? "!" : " ", pad(known::to_string(c->role), kRoleColumn),
-                                   pad(cut_end(ranks, view.width / 2), kRanksColumn));
-    const auto& [r, t] = c->members.front();
-    const ThreadSnapshot& thread = view.job.ranks[r].threads[t];
-    text += stack_in_a_line(view.job, thread, view.frames, view.width - std::min(view.width, columns_of(text)));
-    lines.push_back({c->role, c->odd, std::move(text), c->members.size(), {c->ranks.begin(), c->ranks.end()}});
-  }
+  for (const analyzers::Cluster* c : clusters_of(view, RankKind::kRank))
+    if (c->role != known::Role::kMain) lines.push_back(line_of(view, *c));
   if (lines.empty()) return {};
   std::vector<std::string> out = {view.style.strong("Other threads, by role")};
   for (std::string& line : sum_up(view.job, view.style, std::move(lines), most, view.width))
     out.push_back(std::move(line));
+  return out;
+}
+
+std::vector<std::string> brief_main_thread_lines(const ClusterView& view) {
+  std::vector<std::string> out;
+  for (const analyzers::Cluster* c : clusters_of(view, RankKind::kRank))
+    if (c->role == known::Role::kMain) out.push_back(line_of(view, *c).text);
+  if (!out.empty()) out.insert(out.begin(), view.style.strong("Main threads"));
   return out;
 }
 
@@ -159,7 +170,7 @@ std::vector<std::string> child_lines(const ClusterView& view, std::size_t most) 
   std::set<std::size_t> processes;
   for (std::size_t r = 0; r < view.job.ranks.size(); ++r)
     if (view.job.ranks[r].kind == RankKind::kChild) processes.insert(r);
-  for (const analyzers::Cluster* c : clusters_of(view, RankKind::kChild, true)) {
+  for (const analyzers::Cluster* c : clusters_of(view, RankKind::kChild)) {
     // There are many children: their main threads have a line, their other threads are in --threads all.
     const bool main = std::any_of(c->members.begin(), c->members.end(), [&](const auto& m) {
       return view.job.ranks[m.first].threads[m.second].tid == view.job.ranks[m.first].pid;

@@ -17,6 +17,7 @@
 #include "analyzers/activity.h"
 #include "analyzers/coordinates.h"
 #include "analyzers/names.h"
+#include "analyzers/place.h"
 #include "analyzers/tree.h"
 #include "base/text.h"
 #include "model/rank_set.h"
@@ -54,12 +55,16 @@ class TreeText {
     shown_ = std::min(most, clusters_.size());
     for (std::size_t i = 0; i < shown_; ++i) {
       const auto& [r, t] = clusters_[i]->members.front();
-      std::vector<analyzers::StackItem> stack = analyzers::normalized_stack(view.job.ranks[r].threads[t], view.frames);
+      const ThreadSnapshot& thread = view.job.ranks[r].threads[t];
+      const std::vector<analyzers::StackItem> stack = analyzers::normalized_stack(thread, view.frames);
+      const std::optional<std::size_t> deciding = analyzers::deciding_frame(view.job, thread);
       const std::uint32_t end = tree_.insert(stack, i);
       sample_.resize(tree_.size());
       std::uint32_t node = end;
-      for (std::size_t k = 0; k < stack.size(); ++k, node = tree_.node(node).parent)
-        if (sample_[node].frame == nullptr) sample_[node] = row_of(view.job.ranks[r].threads[t], stack, k);
+      for (std::size_t k = 0; k < stack.size(); ++k, node = tree_.node(node).parent) {
+        if (sample_[node].frame == nullptr) sample_[node] = row_of(thread, stack, k);
+        sample_[node].keep |= stack[k].index == deciding;
+      }
     }
   }
 

@@ -55,6 +55,8 @@ std::string outside_of_code(const std::string& text) {
 TEST_CASE("sentences: plain words stay, all else is code") {
   CHECK(markdown_sentence("rank 2 is in its data pipeline (Set.get at x.py:40, blocked in read(fd 1 -> /a b)) now") ==
         "rank 2 is in its data pipeline (`Set.get` at `x.py:40`, blocked in `read(fd 1 -> /a b)`) now");
+  CHECK(markdown_sentence("in mov (%rdi,%rax,8),%xmm0 with rdi=0x0 (a note), (see b).") ==
+        "in mov `(%rdi,%rax,8),%xmm0` with `rdi=0x0` (a note), (see b).");
   CHECK(markdown_sentence("skew 16.7 ms of 1.2.3, read(fd without end (a b) f(1, g(2) c)") ==
         "skew 16.7 ms of 1.2.3, `read(fd` without end (a b) `f(1`, `g(2)` c)");
   CHECK(markdown_sentence("ranks 0-1,3 wait in DDP's gradient all-reduce") ==
@@ -135,11 +137,36 @@ TEST_CASE("sections share the room, and what is left out is said") {
   CHECK(text.size() > 18'000);
   CHECK(std::count(text.begin(), text.end(), 'y') >= 10);
   CHECK(has(text, " more lines left out"));
-  CHECK(has(text, "the last lines of 2 sections, and 0 sections as a whole"));
-  CHECK(markdown_sections({{"One", many, 4}}, 700) ==
-        "*Left out to keep the report short: the last lines of 0 sections, and 1 section as a whole. `--max-bytes`, or "
-        "`--format json`, shows them.*\n");
+  CHECK(has(text, "the last lines of One, Three. `--max-bytes`"));
+  CHECK(markdown_sections({{"One", many, 4}}, 500) ==
+        "*Left out to keep the report short: all of One. `--max-bytes`, or `--format json`, shows them.*\n");
   CHECK_FALSE(has(markdown_sections({{"One", few, 4}}, 5000), "Left out"));
+  SECTION("one that can be brief is, before it loses lines") {
+    const std::vector<std::string> brief(100, "z");
+    const std::string both = markdown_sections({{"One", many, 4}, {"Two", many, 4, brief}}, 20'000);
+    CHECK(std::count(both.begin(), both.end(), 'z') == 100);
+    CHECK(has(both, "the details of Two; the last lines of One. "));
+    const std::string less = markdown_sections({{"Two", few, 1}, {"Three", many, 4, many}}, 9000);
+    CHECK(has(less, " more lines left out"));
+    CHECK(has(less, "short: the last lines of Three. "));
+  }
+}
+
+TEST_CASE("where every rank has a stack of its own, each still has a line") {
+  LiteralJob made;
+  constexpr int kRanks = 400;
+  for (int r = 0; r < kRanks; ++r) {
+    Stack stack = r == 2 ? in_getitem() : waits_in_backward();
+    for (Frame& frame : stack)
+      if (frame.kind == FrameKind::kPython && frame.file && frame.file->starts_with("/home/u/")) frame.line = 100 + r;
+    made.rank(r, kRanks, stack);
+  }
+  const std::string text = markdown(made.job);
+  CHECK(text.size() <= 65536);
+  const std::string part = text.substr(text.find("<summary>All clusters"));
+  CHECK(std::count(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(part.find("</details>")), '\n') > kRanks);
+  for (int r = 0; r < kRanks; ++r) CHECK(has(part, ":" + std::to_string(100 + r)));
+  CHECK(has(text, "the details of All clusters"));
 }
 
 TEST_CASE("a report is never longer than asked for") {

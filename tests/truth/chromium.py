@@ -12,9 +12,9 @@ from processes import DEADLINE, Failure, Skip, check
 
 
 class Chromium:
-    """A browser with one page. `requests`: the addresses that the page has asked for; `errors`: what its console and its scripts have complained of."""
+    """A browser with one page, which reaches no host but `reaches`. `requests`: the addresses that the page has asked for; `errors`: what its console and its scripts have complained of."""
 
-    def __init__(self, width=1400, height=900):
+    def __init__(self, width=1400, height=900, reaches=""):
         path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         if not path:
             raise Skip("no chromium is installed (Debian's package chromium)")
@@ -35,7 +35,7 @@ class Chromium:
         # Nothing outside is asked for anything: no updates, no lists of components. Root in a container has no sandbox.
         self._process = subprocess.Popen(
             [path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + self._profile, "--no-first-run", "--disable-extensions", "--disable-ipc-flooding-protection",
-             "--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "--window-size=%d,%d" % (width, height),
+             "--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND" + (", EXCLUDE " + reaches if reaches else ""), "--hide-scrollbars", "--window-size=%d,%d" % (width, height),
              "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=as_descriptors_3_and_4, close_fds=False, start_new_session=True)
         os.close(for_browser)

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree
 
 import cases
 import processes
 from command_line import SOURCE, native
-from processes import check, json_report, run_tool
+from processes import Skip, check, json_report, run_tool
 
 FIXTURES = os.path.join(SOURCE, "fixtures")
 LIMIT = 65536
@@ -163,6 +164,33 @@ def case_folded_stacks(directory):
     check(counted == threads, "%d threads, %d in the stacks" % (threads, counted))
     status, out, _ = run_tool("report", path, "--format", "folded", "--rank", "1")
     check(status == 0 and {line.split(";")[0].split(" ")[0] for line in out.decode().splitlines()} <= {"rank", "child"} and b"rank 0;" not in out, "%r" % out[:300])
+
+
+FLAMEGRAPH = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl"      # Debian's libdevel-nytprof-perl has it
+
+
+def case_flamegraph_opens_folded_stacks(directory):
+    """FlameGraph's own script makes a picture of them that has every frame, as wide as the threads that are in it."""
+    if not os.path.exists(FLAMEGRAPH) or not shutil.which("perl"):
+        raise Skip("no %s (Debian's package libdevel-nytprof-perl)" % FLAMEGRAPH)
+    for name in ("nccl/data-loader", "bug_reports/eight-ranks-hang", "bug_reports/four-ranks-crash", "bug_reports/two-gpus-hang"):
+        folded = run_tool("report", os.path.join(FIXTURES, name + ".json.gz"), "--format", "folded")[1].decode()
+        threads = {}            # by (frame, depth)
+        for line in folded.splitlines():
+            frames, count = line.rsplit(" ", 1)
+            for depth, frame in enumerate(frames.translate(str.maketrans("<>", "()")).split(";")):      # as the script does for its SVG
+                threads[frame, depth] = threads.get((frame, depth), 0) + int(count)
+        done = subprocess.run(["perl", FLAMEGRAPH, "--minwidth=0", "--countname=threads"], input=folded.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check(done.returncode == 0 and done.stderr == b"", "%s: %d %r" % (name, done.returncode, done.stderr[:500]))
+        drawn = {}
+        for title in xml.etree.ElementTree.fromstring(done.stdout).iter("{http://www.w3.org/2000/svg}title"):
+            frame, count = re.fullmatch(r"(.*) \(([\d,]+) threads, [\d.]+%\)", title.text).groups()
+            drawn[frame] = drawn.get(frame, 0) + int(count.replace(",", ""))
+        meant = {"all": sum(count for (_, depth), count in threads.items() if depth == 0)}
+        for (frame, _), count in threads.items():
+            meant[frame] = meant.get(frame, 0) + count
+        check(drawn == meant, "%s: drawn otherwise: %r" % (name, sorted(set(drawn.items()) ^ set(meant.items()))[:6]))
+        print("%s: %d frames, %d bytes folded, %d drawn" % (name, len(meant), len(folded), len(done.stdout)))
 
 
 if __name__ == "__main__":
