@@ -4,6 +4,7 @@
 //     verdict_moves.cc          whether the job makes progress
 //     verdict_waiting.cc        some ranks wait for others, or all do
 //     verdict_nobody_waits.cc   no rank is seen waiting for another
+//     verdict_dumps.cc          what the dumps of other tools cannot tell
 //     verdict_apart.cc          of these, few are at another place than the others
 //     suspects.cc               the sentences about a suspect; confidence.cc: how certain they are
 #pragma once
@@ -121,6 +122,11 @@ class Judge {
   // Some rank is known from the dump of another tool that lacks frames of this kind which the process has, native ones
   // or Python ones: where the ranks seem to be alike, these may differ.
   bool dumps_lack(FrameKind kind) const;
+  // Why dumps of other tools are not enough for a verdict's accusation: the suspects may be on their way, or what
+  // they wait for is not known. "" if they are.
+  std::string not_shown_by_dumps(const Verdict& verdict) const;
+  Verdict with_doubt_of_dumps(Verdict verdict) const;
+  Verdict of_first_rule();
   std::vector<std::size_t> that_hold_up() const;
   Verdict of_mixed() const;
   // Those that are waited for run their own code, and this may be a step like any other. std::nullopt if it is not.

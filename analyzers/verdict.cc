@@ -74,7 +74,9 @@ Judge::Judge(const Facts& facts)
   if (own_watchdogs_.waits_are_known && tally_.needed.empty()) own_watchdogs_ = {};
 }
 
-Verdict Judge::verdict() {
+Verdict Judge::verdict() { return with_doubt_of_dumps(of_first_rule()); }
+
+Verdict Judge::of_first_rule() {
   if (tally_.compared == 0) return undecided("there is no rank to look at");
   if (tally_.ended.size() == tally_.compared) return undecided("every rank has ended");
   if (tally_.failed.size() + tally_.ended.size() == tally_.compared) return undecided("no rank could be read");

@@ -196,35 +196,6 @@ Verdict Judge::with_doubt_of_driver_calls(Verdict verdict) const {
   return verdict;
 }
 
-std::optional<Verdict> Judge::of_dumps_apart() const {
-  std::vector<std::size_t> apart = tally_.unknown;
-  std::set<std::string> places;
-  for (const std::size_t i : tally_.elsewhere) {
-    places.insert(place_key(job_, states_[i]));
-    apart.push_back(i);
-  }
-  const bool from_dumps = std::any_of(
-      apart.begin(), apart.end(), [&](std::size_t i) { return job_.ranks[states_[i].rank].source == Source::kDump; });
-  if (!from_dumps || places.empty() || places.size() + tally_.unknown.size() < 2) return std::nullopt;
-  std::sort(apart.begin(), apart.end());
-  const std::string waiting = tally_.waiting.empty() ? "" : describe_waiting(job_, states_) + "; ";
-  return undecided(
-      fmt::format("{}{} are at different places, and the output of other tools does not show whether one of "
-                  "them waits for another",
-                  waiting, name_ranks(job_, ranks_of(apart))));
-}
-
-bool Judge::dumps_lack(FrameKind kind) const {
-  return std::any_of(states_.begin(), states_.end(), [&](const RankState& s) {
-    const RankSnapshot& rank = job_.ranks[s.rank];
-    const ThreadSnapshot* thread = leading_thread(job_, s);
-    if (rank.source != Source::kDump || thread == nullptr) return false;
-    if (kind == FrameKind::kPython && !rank.python_version) return false;
-    return std::none_of(thread->frames.begin(), thread->frames.end(),
-                        [&](FrameId id) { return job_.frames[id].kind == kind; });
-  });
-}
-
 std::optional<Verdict> Judge::of_idle_servers() const {
   if (auto idle = of_no_work()) return idle;
   const std::vector<std::size_t>& servers = tally_.waiting.empty() ? tally_.elsewhere : tally_.needed;

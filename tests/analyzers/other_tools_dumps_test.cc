@@ -1,0 +1,100 @@
+// What the verdict says of dumps of other tools: each shows one moment of one rank.
+#include <catch2/catch.hpp>
+
+#include "analyzers/analysis.h"
+#include "support/literal_job.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+using analyzers::VerdictStatus;
+
+namespace {
+
+Stack in_user_code() { return Stack{py("simulate", "/home/u/physics.py", 12)} + in_main(15); }
+Stack sleeps_in_user_code() { return Stack{libc("clock_nanosleep")} + in_user_code(); }
+Stack waits_in(std::string call) {
+  return Stack{py(std::move(call), kPackages + "torch/distributed/distributed_c10d.py", 1200)} + in_main(17);
+}
+
+// Four ranks, each with its stack; of dumps, which have no states unless they are given.
+LiteralJob dumped(const std::vector<Stack>& stacks) {
+  LiteralJob made;
+  for (std::size_t r = 0; r < stacks.size(); ++r) {
+    RankSnapshot& rank = made.rank(static_cast<int>(r), 4, stacks[r]);
+    rank.source = Source::kDump;
+    rank.world_size.reset();
+    rank.threads[0].state.reset();
+  }
+  return made;
+}
+
+analyzers::Verdict verdict_of(const LiteralJob& made) { return analyzers::analyze(made.job).verdict; }
+
+}  // namespace
+
+TEST_CASE("of dumps, a rank that sleeps or is blocked in its own code is accused, one that runs is not") {
+  const Stack waits = waits_in_all_reduce();
+  CHECK(verdict_of(dumped({waits, waits, sleeps_in_user_code(), waits})).status == VerdictStatus::kCulprit);
+  LiteralJob made = dumped({waits, waits, in_user_code(), waits});
+  CHECK(verdict_of(made).status == VerdictStatus::kCulprit);  // Python frames alone: not known
+  ThreadSnapshot& thread = made.job.ranks[2].threads[0];
+  SECTION("by its state") {
+    thread.state = 'S';
+    CHECK(verdict_of(made).status == VerdictStatus::kCulprit);
+    thread.state = 'R';
+    CHECK(verdict_of(made).status == VerdictStatus::kUndecided);
+  }
+  SECTION("by the interpreter's lock") {
+    thread.gil = Gil::kHolds;
+    const analyzers::Verdict verdict = verdict_of(made);
+    CHECK(verdict.status == VerdictStatus::kUndecided);
+    CHECK(verdict.summary.find("rank 2 runs its own code (simulate at physics.py:12") == 0);
+    CHECK(verdict.summary.find("dumps show one moment of each rank") != std::string::npos);
+    REQUIRE(!verdict.candidates.empty());
+    CHECK(verdict.candidates.front().rank == 2);
+  }
+  SECTION("by native frames outside of the C library") {
+    const LiteralJob in_blas =
+        dumped({waits, waits, Stack{nat("sgemm_", "/usr/lib/libblas.so.3")} + in_user_code(), waits});
+    CHECK(verdict_of(in_blas).status == VerdictStatus::kUndecided);
+  }
+  SECTION("a core's rank that runs is accused, as before") {
+    for (RankSnapshot& rank : made.job.ranks) rank.source = Source::kCore;
+    thread.state = 'R';
+    CHECK(verdict_of(made).status == VerdictStatus::kCulprit);
+  }
+}
+
+TEST_CASE("of dumps, several ranks in their own code are not accused, nor is rank 0, which has duties") {
+  const Stack waits = waits_in_all_reduce();
+  CHECK(verdict_of(dumped({waits, in_user_code(), in_user_code(), waits, waits})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(dumped({in_user_code(), waits, waits, waits})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(dumped({sleeps_in_user_code(), waits, waits, waits})).status == VerdictStatus::kCulprit);
+}
+
+TEST_CASE("of dumps, rank 0 may wait for requests that it hands on") {
+  const Stack queue =
+      Stack{py("wait", "/usr/lib/python3.11/threading.py", 320), py("get", "/usr/lib/python3.11/queue.py", 171)} +
+      in_main(15);
+  const Stack waits = waits_in("broadcast");
+  CHECK(verdict_of(dumped({queue, waits, waits, waits})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(dumped({waits, waits, queue, waits})).status == VerdictStatus::kCulprit);
+  const Stack reduce = waits_in("all_reduce");
+  CHECK(verdict_of(dumped({queue, reduce, reduce, reduce})).status == VerdictStatus::kCulprit);
+}
+
+TEST_CASE("dumps do not show whose messages several ranks wait for") {
+  const Stack reduce = waits_in("all_reduce"), receive = waits_in("recv");
+  CHECK(verdict_of(dumped({reduce, receive, reduce, receive, reduce})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(dumped({reduce, receive, reduce, reduce})).status == VerdictStatus::kCulprit);
+}
+
+TEST_CASE("dumps do not show whether a rank has not come to the set-up") {
+  const Stack rendezvous =
+      Stack{py("_create_c10d_store", kPackages + "torch/distributed/rendezvous.py", 177)} + in_main(10);
+  const Stack group =
+      Stack{py("_new_process_group_helper", kPackages + "torch/distributed/distributed_c10d.py", 862)} + in_main(10);
+  CHECK(verdict_of(dumped({rendezvous, group, group})).status == VerdictStatus::kUndecided);
+  const Stack reduce = waits_in("all_reduce");
+  CHECK(verdict_of(dumped({reduce, group, reduce, reduce})).status == VerdictStatus::kCulprit);
+}
