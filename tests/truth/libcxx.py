@@ -22,7 +22,7 @@ DEATHS = {
     "system": {"type": "std::__1::system_error", "what": "reading shard 3: %s" % os.strerror(5)},
     "derived": {"type": "BadShard", "what": "shard 3 of 8 has another length"},
     "noexcept": {"type": "std::runtime_error", "what": "out of a function that is noexcept"},
-    "string": {"type": "std::__1::basic_string<char, std::__1::char_traits<char>, std::__1::allocator<char> >", "what": None},
+    "string": {"type": "std::__1::basic_string<char, std::__1::char_traits<char>, std::__1::allocator<char> >", "what": "only a string"},
     "int": None,
     "plain": None,
 }
