@@ -23,7 +23,7 @@ DEATHS = {
     "derived": {"type": "BadShard", "what": "shard 3 of 8 has another length"},
     "noexcept": {"type": "std::runtime_error", "what": "out of a function that is noexcept"},
     "string": {"type": "std::__1::basic_string<char, std::__1::char_traits<char>, std::__1::allocator<char> >", "what": "only a string"},
-    "int": None,
+    "int": {"type": "int", "what": "42"},
     "plain": None,
 }
 
