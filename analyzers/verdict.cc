@@ -26,6 +26,8 @@
 //      running, all at one place: symmetric. Otherwise undecided. All running at one place in every sample: healthy
 //      with a doubt, and symmetric once that has lasted longer than steps take.
 //
+// Last, what the dumps of other tools cannot show takes an accusation back: `undecided` (verdict_dumps.cc).
+//
 // In all cases a watchdog that ends its process is named as the reporter (watchdog_reporters.h), with the message
 // that it carries. A watchdog that carries an error of its own process's GPU work is not a reporter: its rank has
 // `crashed`, or, while it is alive, is about to end by that `exception`, which is checked after rule 1.
