@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "model/snapshot.h"
@@ -25,5 +26,10 @@ struct Ran {
 // samples; `span_ms` is the time between the first and the last.
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later,
                   const std::function<Ran(Tid)>& ran, double span_ms);
+
+// The same of the dumps of other tools. `earlier`: those of a process that were made before the one that is in the job,
+// one after the other, by its index in job.ranks; with FrameIds of job.frames. Neither the time between them is known
+// nor whether a thread ran: Motion::span_ms, runs and cpu_ms stay 0.
+void fold_earlier(JobSnapshot& job, const std::map<std::size_t, std::vector<RankSnapshot>>& earlier);
 
 }  // namespace rankstacks::analyzers

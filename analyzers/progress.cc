@@ -131,6 +131,8 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
     state.counts |= motion.counted;
     state.travels |= motion.travelled;
   }
+  // In two dumps a thread that goes around a loop may stand at the same place: nothing is known of the time in between.
+  if (rank.source == Source::kDump && state.progress != Progress::kMoves) state.progress = Progress::kUnknown;
   if (gpus_go_on(rank) || launches_go_on(job, rank)) state.progress = Progress::kMoves;
   if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
       gloo_moves(job, rank, roles[state.rank], deciding))

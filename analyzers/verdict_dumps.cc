@@ -5,23 +5,50 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/blocking_calls.h"
 #include "analyzers/judge.h"
 #include "analyzers/names.h"
 #include "analyzers/other_threads.h"
 #include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
+#include "base/text.h"
+#include "known/gpu_drivers.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
 namespace {
 
+// Whether a thread may wait in this function of the C library; in others, as in pthread_cond_signal, it only passes.
+bool may_wait_in(std::string_view call) {
+  for (const std::string_view word : {"wait", "join", "sleep", "pause", "suspend"})
+    if (contains(call, word)) return true;
+  return is_one_of(call, kFileCalls) || is_one_of(call, kSocketCalls) || is_one_of(call, kMutexCalls) ||
+         is_one_of(call, kPollCalls) ||
+         is_one_of(call, {"pselect", "futex", "ioctl", "syscall", "semop", "semtimedop", "msgrcv", "io_getevents"});
+}
+
 // Whether the rank's thread runs, as far as a dump shows it; std::nullopt: it does not.
 std::optional<bool> runs_in_dump(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state == 'R' || thread.gil == Gil::kHolds) return true;
   if (thread.state) return false;
-  if (!blocking_call(job, thread).empty() || is_in_sleep(job, thread)) return false;
-  if (thread.frames.empty() || job.frames[thread.frames.front()].kind == FrameKind::kPython) return std::nullopt;
-  return true;  // native code that is not in the C library
+  const std::string call = blocking_call(job, thread);
+  if (may_wait_in(call) || is_in_sleep(job, thread)) return false;
+  const Frame* innermost = thread.frames.empty() ? nullptr : &job.frames[thread.frames.front()];
+  if (innermost == nullptr || innermost->kind == FrameKind::kPython ||
+      (call.empty() && is_c_library(innermost->module)))
+    return std::nullopt;
+  return true;
+}
+
+// Whether the thread that is in an operation with other ranks is seen to run there: it has come, or leaves. (What waits
+// for messages of MPI or for a GPU runs all the time.)
+bool passes_in_dump(const JobSnapshot& job, const RankState& s) {
+  const ThreadSnapshot* thread = leading_thread(job, s);
+  if (thread == nullptr || !s.waits() || runs_in_dump(job, *thread) != true) return false;
+  return std::none_of(thread->frames.begin(), thread->frames.end(), [&](FrameId id) {
+    const Frame& frame = job.frames[id];
+    return frame.function && (is_mpi_function(*frame.function) || known::waits_for_gpu_alone(*frame.function));
+  });
 }
 
 // What the rank does within its process, and may have done a moment later, as long as nothing shows that it cannot.
@@ -70,26 +97,46 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
   if (verdict.status != VerdictStatus::kCulprit || suspects.empty() ||
       !all([&](const Suspect& s) { return job_.ranks[s.rank].source == Source::kDump; }))
     return "";
-  constexpr std::string_view kMoment = "dumps show one moment of each rank, and not whether it moves";
+  const bool several = std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) {
+    const auto& threads = job_.ranks[s.rank].threads;
+    return std::any_of(threads.begin(), threads.end(), [](const ThreadSnapshot& t) { return t.motion.has_value(); });
+  });
+  const std::string_view moment = several ? "these dumps do not show whether it moves"
+                                          : "dumps of one moment do not show whether it moves; several of each rank do";
+  const auto thread_of = [&](const Suspect& s) -> const ThreadSnapshot* {
+    const auto state =
+        std::find_if(states_.begin(), states_.end(), [&](const RankState& one) { return one.rank == s.rank; });
+    return state == states_.end() ? nullptr : leading_thread(job_, *state);
+  };
+  const auto motion_of = [&](const Suspect& s) -> const Motion* {
+    const ThreadSnapshot* thread = thread_of(s);
+    return thread != nullptr && thread->motion ? &*thread->motion : nullptr;
+  };
+  // Several dumps found it at the same place, or at different ones.
+  const bool stood = all([&](const Suspect& s) { return motion_of(s) != nullptr && !motion_of(s)->moved; });
+  const bool moved = std::any_of(suspects.begin(), suspects.end(),
+                                 [&](const Suspect& s) { return motion_of(s) != nullptr && motion_of(s)->moved; });
   if (all([](const Suspect& s) { return is_within_process(s.reason); })) {
-    if (suspects.size() > 1 || tally_.inferred) return std::string(kMoment);
-    const auto state = std::find_if(states_.begin(), states_.end(),
-                                    [&](const RankState& s) { return s.rank == suspects.front().rank; });
-    const ThreadSnapshot* thread = state == states_.end() ? nullptr : leading_thread(job_, *state);
-    const bool in_own_code = suspects.front().reason == Reason::kUserCode;
-    const std::optional<bool> runs = thread == nullptr ? std::nullopt : runs_in_dump(job_, *thread);
-    if (in_own_code && runs == true) return std::string(kMoment);
-    if (job_.ranks[suspects.front().rank].rank == 0) {
-      if (in_own_code && !runs) return fmt::format("rank 0 evaluates or saves now and then, and {}", kMoment);
-      const bool expect_work = all_wait([](const Operation& operation) {
-        return operation.collective == known::Collective::kBroadcast ||
-               operation.collective == known::Collective::kScatter ||
-               operation.collective == known::Collective::kUnknown;
-      });
-      if (expect_work && suspects.front().reason != Reason::kDataLoading)
-        return "it may wait for requests that it hands on, which dumps do not show";
-    }
+    const bool some_in_own_code =
+        std::any_of(suspects.begin(), suspects.end(), [](const Suspect& s) { return s.reason == Reason::kUserCode; });
+    if (moved) return "several dumps show that it moves, and not whether it comes back to the same place";
+    if ((suspects.size() > 1 && (some_in_own_code || !stood)) || tally_.inferred) return std::string(moment);
+    if (std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) {
+          const ThreadSnapshot* thread = thread_of(s);
+          return s.reason == Reason::kUserCode && (thread == nullptr || runs_in_dump(job_, *thread) != false);
+        }))
+      return std::string(moment);
+    const bool is_rank_0 = suspects.size() == 1 && job_.ranks[suspects.front().rank].rank == 0;
+    if (is_rank_0 && suspects.front().reason != Reason::kDataLoading && all_wait([](const Operation& operation) {
+          return operation.collective == known::Collective::kBroadcast ||
+                 operation.collective == known::Collective::kScatter ||
+                 operation.collective == known::Collective::kUnknown;
+        }))
+      return "it may wait for requests that it hands on, which dumps do not show";
   }
+  if (all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }) &&
+      std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); }))
+    return std::string(moment);
   if (suspects.size() > 1 && suspects.size() < tally_.compared &&
       all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; }))
     return "dumps do not show for which ranks' messages they wait";

@@ -1,5 +1,7 @@
 """Dumps the ranks of a job by another tool, for `bench/hangs --dumps`: the tool's own verdict from what the other one has printed."""
+import glob
 import os
+import re
 import shutil
 import subprocess
 
@@ -23,11 +25,11 @@ def program_of(name, peers):
     return path
 
 
-def write_dumps(name, peers, ranks, directory):
-    """The files, by rank; a rank that the tool cannot dump has none."""
+def write_dumps(name, peers, ranks, directory, again):
+    """The files, by rank; a rank that the tool cannot dump has none. `again`: how often the same tool has dumped them before."""
     program, files = program_of(name, peers), {}
     for rank, pid in sorted(ranks.items()):
-        path = os.path.join(directory, "%s.rank%d.txt" % (name, rank))
+        path = os.path.join(directory, file_name(name, rank, again))
         with open(path, "wb") as out:
             try:
                 subprocess.run([program, *COMMANDS[name][1:], str(pid)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, timeout=DEADLINE, check=False)
@@ -36,3 +38,17 @@ def write_dumps(name, peers, ranks, directory):
         if os.path.getsize(path) > 0:
             files[rank] = path
     return files
+
+
+def file_name(name, rank, again):
+    return "%s.rank%d%s.txt" % (name, rank, ".%d" % (again + 1) if again else "")
+
+
+def kept_files(directory, name):
+    """[{rank: file}], of one time after the other, of what an earlier run has left in the directory."""
+    times = {}
+    for path in glob.glob(os.path.join(glob.escape(directory), name + ".rank*.txt")):
+        rank, again = re.fullmatch(r".*\.rank(\d+)(?:\.(\d+))?\.txt", path).groups()
+        if os.path.getsize(path) > 0:
+            times.setdefault(int(again or 1), {})[int(rank)] = path
+    return [dict(sorted(times[again].items())) for again in sorted(times)]

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/motion.h"
 #include "base/unattended.h"
 #include "cli/messages.h"
 #include "dumps/dump.h"
@@ -85,7 +86,7 @@ Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const 
   }
   if (snapshots.empty()) return fail(*first);
   JobSnapshot job = report::merge_snapshots(std::move(snapshots));
-  dumps::keep_one_dump_of_each(job);
+  analyzers::fold_earlier(job, dumps::keep_one_dump_of_each(job));
   return job;
 }
 

@@ -99,16 +99,19 @@ bool has_frames(const FrameTable& frames, const RankSnapshot& rank, FrameKind ki
   return false;
 }
 
+constexpr std::string_view kOneSample = "one sample";
+
 // What the text cannot tell.
 std::string shortcomings(const FrameTable& frames, const RankSnapshot& rank) {
   std::string message = fmt::format("read from the output of {}: ", *rank.dumped_by);
-  if (rank.threads.empty()) return message + "no stacks of its threads, one sample";
+  if (rank.threads.empty()) return fmt::format("{}no stacks of its threads, {}", message, kOneSample);
   if (!has_frames(frames, rank, FrameKind::kNative)) message += "no native frames, ";
   if (rank.python_version && !has_frames(frames, rank, FrameKind::kPython)) message += "no Python frames, ";
   const bool has_states = std::any_of(rank.threads.begin(), rank.threads.end(),
                                       [](const ThreadSnapshot& t) { return t.state.has_value(); });
-  if (!has_states) message += "no states, ";
-  return message + "no system calls, one sample";
+  // pystack prints no states; some are known from the source lines that it prints.
+  if (!has_states || rank.dumped_by == "pystack") message += "no states, ";
+  return fmt::format("{}no system calls, {}", message, kOneSample);
 }
 
 void describe(const FrameTable& frames, const Draft& draft, RankSnapshot& rank) {
@@ -232,9 +235,18 @@ int worth(const FrameTable& frames, const RankSnapshot& rank) {
   return !rank.python_version ? native : 2 * python + (python && native);
 }
 
+// The dump says that it is one of several.
+void count_samples(RankSnapshot& rank, std::size_t earlier) {
+  for (Problem& problem : rank.problems) {
+    const std::size_t at = problem.message.rfind(kOneSample);
+    if (problem.code == ProblemCode::kFromOtherTool && at != std::string::npos)
+      problem.message.replace(at, kOneSample.size(), fmt::format("{} samples", earlier + 1));
+  }
+}
+
 }  // namespace
 
-void keep_one_dump_of_each(JobSnapshot& job) {
+std::map<std::size_t, std::vector<RankSnapshot>> keep_one_dump_of_each(JobSnapshot& job) {
   std::map<std::pair<int, Pid>, std::vector<std::size_t>> of_process;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
@@ -251,6 +263,7 @@ void keep_one_dump_of_each(JobSnapshot& job) {
     dumps.clear();
   }
   std::vector<bool> left_out(job.ranks.size());
+  std::map<std::size_t, std::vector<std::size_t>> samples;  // of the one that is kept: those before it
   for (auto& [key, dumps] : of_process) {
     if (dumps.size() < 2) continue;
     // Of equal ones the last: the files of a tool that dumps again and again are named by the time.
@@ -260,10 +273,13 @@ void keep_one_dump_of_each(JobSnapshot& job) {
     for (const std::size_t r : dumps) {
       if (r == best) continue;
       left_out[r] = true;
+      const bool is_sample = r < best && job.ranks[r].dumped_by == job.ranks[best].dumped_by &&
+                             worth(job.frames, job.ranks[r]) == worth(job.frames, job.ranks[best]);
+      if (is_sample) samples[best].push_back(r);
       // cuda-gdb's shows what no other does.
       const bool has_gpus = job.ranks[best].gpus.empty() && !job.ranks[r].gpus.empty();
       if (has_gpus) job.ranks[best].gpus = std::move(job.ranks[r].gpus);
-      if (job.ranks[r].threads.empty() && job.ranks[r].gpus.empty()) continue;  // nothing of it is left out
+      if (is_sample || (job.ranks[r].threads.empty() && job.ranks[r].gpus.empty())) continue;  // nothing is left out
       job.ranks[best].problems.push_back({fmt::format("another dump of this process was left out{}: {}, of {}",
                                                       has_gpus ? ", except for what runs on its GPUs" : "",
                                                       *job.ranks[r].path, job.ranks[r].dumped_by.value_or("")),
@@ -271,9 +287,17 @@ void keep_one_dump_of_each(JobSnapshot& job) {
     }
   }
   std::vector<RankSnapshot> ranks;
-  for (std::size_t r = 0; r < job.ranks.size(); ++r)
-    if (!left_out[r]) ranks.push_back(std::move(job.ranks[r]));
+  std::map<std::size_t, std::vector<RankSnapshot>> earlier;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    if (left_out[r]) continue;
+    if (const auto before = samples.find(r); before != samples.end()) {
+      count_samples(job.ranks[r], before->second.size());
+      for (const std::size_t sample : before->second) earlier[ranks.size()].push_back(std::move(job.ranks[sample]));
+    }
+    ranks.push_back(std::move(job.ranks[r]));
+  }
   job.ranks = std::move(ranks);
+  return earlier;
 }
 
 }  // namespace rankstacks::dumps

@@ -9,8 +9,12 @@
 // no reader understands, gives what is there, with a problem.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "model/snapshot.h"
@@ -32,8 +36,10 @@ Result<JobSnapshot> read_dump(std::string_view text, const std::string& path, st
 std::optional<int> rank_from_dump_name(const std::string& path);
 
 // Of several dumps of one process (the same rank and pid, or the same pid where no rank is known) the best is kept: one
-// with Python and native frames, else one with Python frames. It gets the GPUs of another one, if it has none, and a
-// problem that names the others. Every dump that has neither a rank nor a pid is one process.
-void keep_one_dump_of_each(JobSnapshot& job);
+// with Python and native frames, else one with Python frames; of equal ones the last. It gets the GPUs of another one,
+// if it has none. Earlier ones of the same tool are samples of the process, and returned, oldest first, by the index of
+// the process in job.ranks; of the others a problem says that they were left out. Every dump that has neither a rank
+// nor a pid is one process.
+std::map<std::size_t, std::vector<RankSnapshot>> keep_one_dump_of_each(JobSnapshot& job);
 
 }  // namespace rankstacks::dumps

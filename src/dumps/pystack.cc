@@ -7,6 +7,8 @@
 //         (Python) File "/x/train.py", line 12, in step
 //             loss.backward()
 //           Locals:
+#include <cctype>
+
 #include "base/text.h"
 #include "dumps/cursor.h"
 #include "dumps/readers.h"
@@ -55,6 +57,20 @@ std::optional<Frame> frame_of(std::string_view text) {
   return python ? python_frame(cursor.rest(), *file, *line) : native_frame(cursor.rest(), *file, *line);
 }
 
+// Whether a line of Python source calls what a thread sleeps in. None of these is written in Python: a thread whose
+// innermost Python frame is at such a line is in that call.
+bool calls_a_wait(std::string_view line) {
+  for (const std::string_view call :
+       {"sleep(", "acquire(", "recv(", "recv_into(", "recvfrom(", "accept(", "connect(", "flock(", "lockf(", "select(",
+        "poll(", "read(", "readline(", "waitpid(", "input("}) {
+    for (std::size_t at = line.find(call); at != std::string_view::npos; at = line.find(call, at + 1)) {
+      const char before = at == 0 ? ' ' : line[at - 1];
+      if (std::isalnum(static_cast<unsigned char>(before)) == 0 && before != '_') return true;
+    }
+  }
+  return false;
+}
+
 // "state: t zombie: True niceness: 0\npid: 4711 ppid: 1 sid: 2"
 bool begin_core(std::string_view text, Draft& draft) {
   Cursor cursor(text);
@@ -67,15 +83,20 @@ bool begin_core(std::string_view text, Draft& draft) {
 }  // namespace
 
 void read_pystack(std::string_view text, Draft& draft) {
+  bool source_follows = false;
   each_line(text, [&](std::string_view line) {
     const std::string_view bare = trimmed(line);
     if (bare.empty() || begin_thread(bare, draft)) return;
     if (const auto frame = frame_of(bare)) {
       if (frame->kind == FrameKind::kPython) draft.process().python_version = "";
       if (!draft.add(*frame)) draft.not_understood();
+      if (draft.thread() != nullptr) draft.thread()->state.reset();
+      source_follows = frame->kind == FrameKind::kPython;
       return;
     }
     // Below a frame stand its line of the source and its variables; before the first thread, what the core says.
+    if (source_follows && draft.thread() != nullptr && calls_a_wait(bare)) draft.thread()->state = 'S';
+    source_follows = false;
     if (begin_core(bare, draft) || draft.last() != nullptr || draft.thread() == nullptr) return;
     draft.not_understood();
   });

@@ -169,7 +169,8 @@ struct Motion {
   bool left_wait = false;
   double cpu_ms = 0;      // CPU time used between the samples, without the cost of the samples themselves
   std::int64_t runs = 0;  // number of times that it was scheduled on a processor between the samples
-  double span_ms = 0;     // total time between the samples
+  // The total time between the samples; 0: not known, nor are cpu_ms and runs, as the samples are dumps of other tools.
+  double span_ms = 0;
   // It has Python frames, and their functions were the same in every sample. A loop that polls stays in its functions,
   // whatever calls into native code the samples find it in.
   bool in_one_function = false;
@@ -281,7 +282,7 @@ struct ThreadSnapshot {
   std::vector<std::string> kernel_stack;  // state D only
   std::vector<FrameId> frames;            // innermost first
   std::vector<FrameVariables> variables;  // ascending by frame
-  std::optional<Motion> motion;           // live, more than one sample
+  std::optional<Motion> motion;           // live or from dumps, more than one sample
 };
 
 // Calls `f` with a reference to each FrameId that the thread holds.

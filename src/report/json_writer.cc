@@ -450,9 +450,11 @@ class Writer {
     if (motion.in_one_function) json_.key("in_one_function"), json_.boolean(true);
     json_.key("counted"), json_.boolean(motion.counted);
     json_.key("left_wait"), json_.boolean(motion.left_wait);
-    json_.key("cpu_ms"), json_.number(motion.cpu_ms);
-    json_.key("runs"), json_.number(motion.runs);
-    json_.key("span_ms"), json_.number(motion.span_ms);
+    if (motion.span_ms > 0) {
+      json_.key("cpu_ms"), json_.number(motion.cpu_ms);
+      json_.key("runs"), json_.number(motion.runs);
+      json_.key("span_ms"), json_.number(motion.span_ms);
+    }
     json_.close();
   }
 

@@ -6,7 +6,11 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "analyzers/analysis.h"
+#include "analyzers/motion.h"
+#include "base/text.h"
 
 #include "support/dump_texts.h"
 
@@ -274,6 +278,81 @@ TEST_CASE("of two dumps of one process the better one is kept") {
   CHECK(says(job.ranks[0], ProblemCode::kMismatch, "b.0.txt, of faulthandler"));
 }
 
+namespace {
+
+// The process of the texts, which a tool has printed one after the other.
+JobSnapshot job_of_samples(const std::vector<std::string>& texts) {
+  JobSnapshot job;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    JobSnapshot one = testing::read_dump(texts[i], "dump" + std::to_string(i) + ".0.txt");
+    for (ThreadSnapshot& thread : one.ranks[0].threads)
+      for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
+    job.ranks.push_back(std::move(one.ranks[0]));
+  }
+  analyzers::fold_earlier(job, dumps::keep_one_dump_of_each(job));
+  REQUIRE(job.ranks.size() == 1);
+  return job;
+}
+
+std::string with_line(std::string text, const std::string& before, const std::string& after) {
+  const std::size_t at = text.find(before);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, before.size(), after);
+}
+
+}  // namespace
+
+TEST_CASE("earlier dumps of the same tool show what moves") {
+  const std::string text = text_of("py-spy/rank1.txt");
+  const std::string elsewhere = with_line(text, "train.py:23", "train.py:24");
+
+  JobSnapshot job = job_of_samples({text, text});
+  REQUIRE(job.ranks[0].threads[0].motion);
+  CHECK(job.ranks[0].threads[0].motion->samples == 2);
+  CHECK_FALSE(job.ranks[0].threads[0].motion->moved);
+  CHECK(says(job.ranks[0], ProblemCode::kFromOtherTool, "2 samples"));
+  CHECK_FALSE(says(job.ranks[0], ProblemCode::kMismatch, "left out"));
+
+  job = job_of_samples({elsewhere, text, text});
+  CHECK(job.ranks[0].threads[0].motion->samples == 3);
+  CHECK(job.ranks[0].threads[0].motion->moved);
+  CHECK(frame(job, 0, 0).line == 23);  // the last one is shown
+
+  // Out of a wait for others, and into it.
+  const std::string waits = text_of("py-spy/rank0.txt");
+  const std::string works = with_line(waits, "    all_reduce (torch/distributed/distributed_c10d.py:1541)\n", "");
+  CHECK(job_of_samples({waits, works}).ranks[0].threads[0].motion->left_wait);
+  CHECK_FALSE(job_of_samples({works, waits}).ranks[0].threads[0].motion->left_wait);
+
+  // Another tool's, or one with other frames, is no sample of it.
+  job = job_of_samples({text_of("gdb/rank1.txt"), text});
+  CHECK_FALSE(job.ranks[0].threads[0].motion);
+  CHECK(says(job.ranks[0], ProblemCode::kFromOtherTool, "one sample"));
+  CHECK(says(job.ranks[0], ProblemCode::kMismatch, "left out"));
+  CHECK_FALSE(job_of_samples({text, text_of("py-spy-native/rank1.txt")}).ranks[0].threads[0].motion);
+}
+
+TEST_CASE("pystack: a line of source that calls what sleeps") {
+  const auto state_at = [](const std::string& line) {
+    return testing::read_dump(
+               "Traceback for thread 7 (python3) [] (most recent call last):\n"
+               "    (Python) File \"/job/train.py\", line 3, in <module>\n        time.sleep(1)\n"
+               "    (Python) File \"/job/train.py\", line 2, in step\n        " +
+               line + "\n      Locals:\n        note: 'sleep(1)'\n")
+        .ranks[0]
+        .threads[0]
+        .state;
+  };
+  for (const char* line : {"time.sleep(30)", "sleep(3)", "data = connection.recv(4096)", "lock.acquire()"}) {
+    INFO(line);
+    CHECK(state_at(line) == 'S');
+  }
+  for (const char* line : {"loss.backward()", "oversleep(1)", "self._sleep(1)", "pread(1)", ""}) {
+    INFO(line);
+    CHECK_FALSE(state_at(line));
+  }
+}
+
 TEST_CASE("a text that was cut off gives what is there") {
   for (const char* name : {"py-spy/rank1.txt", "pystack-native/rank1.txt", "gdb/rank1.txt", "eu-stack-msv/rank1.txt",
                            "faulthandler/rank1.log"}) {
@@ -334,4 +413,41 @@ TEST_CASE("of ranks at different places one may wait for another") {
   elsewhere.line = 1;
   job.ranks[2].threads[0].frames[0] = job.frames.intern(elsewhere);
   CHECK(verdict_of(job).status == analyzers::VerdictStatus::kUndecided);
+}
+
+TEST_CASE("who is not seen to be blocked may be on the way") {
+  // Ranks 0 and 1 are in all_reduce, rank 2 elsewhere.
+  const auto suspects = [](const std::string& of_two) {
+    const auto text = [](int pid, const std::string& innermost) {
+      return fmt::format(
+          "Process {0}: python3 train.py\nPython v3.11.2 (/usr/bin/python3.11)\n\n{1}"
+          "    main (/job/train.py:37)\n    <module> (/job/train.py:41)\n",
+          pid, fmt::format(fmt::runtime(innermost), pid));
+    };
+    const std::string waits =
+        "Thread {} (idle): \"MainThread\"\n    all_reduce (/venv/torch/distributed/distributed_c10d.py:1541)\n";
+    JobSnapshot job;
+    for (int rank = 0; rank < 3; ++rank) {
+      JobSnapshot one = testing::read_dump(text(100 + rank, rank == 2 ? of_two : waits), "rank" + std::to_string(rank));
+      for (ThreadSnapshot& thread : one.ranks[0].threads)
+        for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
+      job.ranks.push_back(std::move(one.ranks[0]));
+    }
+    return verdict_of(job).suspects.size();
+  };
+  const std::string barrier = ": \"MainThread\"\n    barrier (/venv/torch/distributed/distributed_c10d.py:3152)\n";
+  CHECK(suspects("Thread {} (idle)" + barrier) == 1);
+  CHECK(suspects("Thread {} (active)" + barrier) == 0);
+  const std::string own = ": \"MainThread\"\n    step (/job/train.py:12)\n";
+  CHECK(suspects("Thread {} (idle)" + own) == 1);
+  CHECK(suspects("Thread {} (active)" + own) == 0);
+
+  // Without states and native frames, the line of source may say it.
+  JobSnapshot job = job_of({"pystack/rank0.txt", "pystack/rank1.txt", "pystack/rank0.txt"});
+  ThreadSnapshot& thread = job.ranks[1].threads[0];
+  for (const FrameId id : std::vector<FrameId>(thread.frames))
+    if (contains(*job.frames[id].file, "torch/")) std::erase(thread.frames, id);
+  CHECK(verdict_of(job).suspects.size() == 1);
+  thread.state.reset();
+  CHECK(verdict_of(job).suspects.empty());
 }

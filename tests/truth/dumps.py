@@ -191,6 +191,26 @@ def case_two_dumps_of_each_rank(directory):
     check(all(any("was left out" in problem["message"] for problem in rank["problems"]) for rank in report["ranks"]), "%r" % report["ranks"][0]["problems"])
 
 
+def case_several_dumps_by_one_tool_show_what_moves(directory):
+    """Rank 1's loader was at another line before: it may be slow. At the same line each time, it is accused as before."""
+    earlier = []
+    for path in dumps_of("py-spy"):
+        copy = os.path.join(directory, "earlier-" + os.path.basename(path))
+        shutil.copyfile(path, copy)
+        earlier.append(copy)
+    report = json_report("report", *earlier, *dumps_of("py-spy"))
+    check_culprit(report, "the same twice")
+    motion = report["ranks"][1]["threads"][0]["motion"]
+    check(motion["looks"] == 2 and not motion["moved"] and "runs" not in motion and "span_ms" not in motion, "%r" % motion)
+    with open(earlier[1], "r+", encoding="utf-8") as file:
+        text = file.read().replace("train.py:23", "train.py:22")
+        file.seek(0)
+        file.write(text)
+    report = json_report("report", *earlier, *dumps_of("py-spy"))
+    check(report["ranks"][1]["threads"][0]["motion"]["moved"], "%r" % report["ranks"][1]["threads"][0])
+    check(not report["verdict"]["suspects"], "%r" % report["verdict"])
+
+
 def case_other_files_are_refused(directory):
     path = os.path.join(directory, "notes.txt")
     with open(path, "w", encoding="utf-8") as file:

@@ -67,7 +67,8 @@ RANK = {"rank": or_null(number), "world_size": or_null(number), "local_rank": or
 IDENTITY = {"boot_id": text, "pid_namespace": number}
 ACTIVITY = {"kind": one_of("in-collective", "in-barrier", "in-p2p", "in-store-wait", "computing", "idle", *REASONS), "summary": text, "operation": or_null(text),
             "group": or_null(text), "peer": or_null(number), "moves": or_null(boolean), "tid": number, "frame": number}
-MOTION = {"looks": number, "places": number, "moved": boolean, "travelled": boolean, "counted": boolean, "left_wait": boolean, "cpu_ms": real, "runs": number, "span_ms": real}
+MOTION = {"looks": number, "places": number, "moved": boolean, "travelled": boolean, "counted": boolean, "left_wait": boolean}
+RAN = {"cpu_ms": real, "runs": number, "span_ms": real}
 VARIABLES = {"frame": number, "numbers": lambda value: isinstance(value, dict) and all(number(n) for n in value.values())}
 GROUP = {"name": text, "ranks": list_of(number)}
 CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed", "unsupported", "mismatch", "timeout", "limit", "incomplete", "file-missing", "file-mismatch",
@@ -299,8 +300,8 @@ class Checker:
                 motion = dict(thread["motion"])
                 if motion.pop("in_one_function", True) is not True:
                     self.errors.append("%s.motion.in_one_function is given, and not true" % place)
-                self.object(motion, MOTION, place + ".motion")
-                if not live:
+                self.object(motion, MOTION if dump else {**MOTION, **RAN}, place + ".motion")
+                if not live and not dump:
                     self.errors.append("%s: motion of something that is not live" % place)
             for variables in thread.get("variables", []):
                 if self.object(variables, VARIABLES, place + ".variables") and variables["frame"] >= len(thread["frames"]):
