@@ -40,7 +40,7 @@ def cores_in(directory):
 def as_the_kernel_writes_it(path):
     """gcore's core with its notes before its memory."""
     with open(path, "rb") as stream:
-        core = stream.read()
+        core = memoryview(stream.read())  # of which a slice is no copy
     header = list(struct.unpack_from("<16sHHIQQQIHHHHHH", core))
     headers = [list(struct.unpack_from("<IIQQQQQQ", core, header[5] + 56 * i)) for i in range(header[10])]
     notes = [h for h in headers if h[0] == 4]
@@ -52,7 +52,7 @@ def as_the_kernel_writes_it(path):
         h[2], at = start, start + h[5]
     header[5], header[6], header[10], header[11], header[12], header[13] = 64, 0, len(notes) + len(memory), 0, 0, 0
     table = b"".join(struct.pack("<IIQQQQQQ", *h) for h in notes + memory)
-    return struct.pack("<16sHHIQQQIHHHHHH", *header) + table + b"".join(parts), notes[0][2] + notes[0][5]
+    return b"".join([struct.pack("<16sHHIQQQIHHHHHH", *header), table, *parts]), notes[0][2] + notes[0][5]
 
 
 def frames_of(rank):
