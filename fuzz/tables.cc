@@ -1,8 +1,10 @@
 // The small formats that are parsed byte by byte, each separately: line tables, mangled names (C++'s, Rust's), notes,
 // answers of NCCL's RAS, C++ exceptions, command lines, lists of file locks, fdinfo, sock_diag's answers, address
-// tables, texts that hold versions and limits, instructions, control groups. The first byte selects the format.
+// tables, texts that hold versions and limits, instructions, control groups, TF_CONFIG. The first byte selects the
+// format.
 #include "capture/parallel_layout.h"
 #include "capture/tcp_ends.h"
+#include "capture/tensorflow_cluster.h"
 #include "elf/notes.h"
 #include "input.h"
 #include "nccl/job_status.h"
@@ -162,11 +164,16 @@ void read_versions(std::span<const std::byte> bytes, std::string_view text) {
     fuzz::require(place.directory.find("/../") == std::string::npos, "no control group is outside of the mount");
 }
 
+void read_tf_config(std::string_view text) {
+  if (const auto task = capture::task_of_tf_config(text))
+    fuzz::require(task->rank >= 0 && task->rank < task->world_size, "a task is one of the cluster's");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 13) {
+  switch (input.take<std::uint8_t>() % 14) {
     case 0: run_line_program(input.rest()); break;
     case 1: read_python_lines(input.rest()); break;
     case 2: symbolizers::demangle("_Z" + std::string(input.text())); break;
@@ -183,7 +190,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 9: read_locks(input.text()); break;
     case 10: read_versions(input.rest(), input.text()); break;
     case 11: read_sockets(input.rest(), input.text()); break;
-    default: read_instruction(input.rest(), input.text()); break;
+    case 12: read_instruction(input.rest(), input.text()); break;
+    default: read_tf_config(input.text()); break;
   }
   return 0;
 }

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/text.h"
+#include "capture/tensorflow_cluster.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -74,10 +76,10 @@ struct Meeting {
 };
 
 // A port without an address is one of this machine: torch's own default for the address.
-std::optional<Meeting> meeting_in(const Environment& environment, const MeetingVariables& variables) {
-  Meeting meeting{value_of(environment, variables.address), ""};
-  if (variables.port != nullptr) {
-    meeting.port = value_of(environment, variables.port);
+std::optional<Meeting> meeting_at(std::string address, std::optional<std::string> port) {
+  Meeting meeting{std::move(address), ""};
+  if (port) {
+    meeting.port = *std::move(port);
   } else {
     const std::size_t colon = meeting.host.rfind(':');
     if (colon == std::string::npos) return std::nullopt;
@@ -90,8 +92,20 @@ std::optional<Meeting> meeting_in(const Environment& environment, const MeetingV
   return meeting;
 }
 
+std::optional<Meeting> meeting_in(const Environment& environment, const MeetingVariables& variables) {
+  const auto port = variables.port == nullptr ? std::nullopt : std::optional(value_of(environment, variables.port));
+  return meeting_at(value_of(environment, variables.address), port);
+}
+
+// TensorFlow's ranks meet at the first one's address.
+std::optional<Meeting> meeting_of_tf_config(const Environment& environment) {
+  const auto task = task_of_tf_config(value_of(environment, "TF_CONFIG"));
+  return task ? meeting_at(task->first_address, std::nullopt) : std::nullopt;
+}
+
 void find_meeting(const Environment& environment, int precedence, JobNames& names) {
   std::optional<Meeting> meeting;
+  if (precedence == RankIdentity::kTensorflow) meeting = meeting_of_tf_config(environment);
   for (const bool own : {true, false})
     for (const MeetingVariables& variables : kMeetings)
       if (!meeting && (variables.precedence == precedence) == own) meeting = meeting_in(environment, variables);

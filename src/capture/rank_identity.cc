@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "capture/tensorflow_cluster.h"
+
 namespace rankstacks::capture {
 namespace {
 
@@ -43,8 +45,11 @@ constexpr Variables kLaunchers[] = {
     {"JOB_COMPLETION_INDEX", "", "", ""},  // an indexed job of Kubernetes
 };
 
-// Far above the size of any job; a larger number is not a rank.
+// Behind all of kLaunchers: a JSON (tensorflow_cluster.h).
+constexpr const char* kTfConfig = "TF_CONFIG";
+static_assert(std::size(kLaunchers) == RankIdentity::kTensorflow - RankIdentity::kFirstOfEnvironment);
 
+// Far above the size of any job; a larger number is not a rank.
 std::optional<int> number(const std::map<std::string, std::string>& environment, const char* name) {
   const auto it = environment.find(name);
   if (it == environment.end()) return std::nullopt;
@@ -68,29 +73,48 @@ bool meets_on_this_machine(const std::map<std::string, std::string>& environment
   return false;
 }
 
+// What the variables of one launcher say.
+struct Stated {
+  std::optional<int> rank, world_size, local_rank, local_world_size;
+};
+
+Stated stated_by(const std::map<std::string, std::string>& environment, const Variables& v) {
+  const auto rank = number(environment, v.rank);
+  if (!rank) return {};
+  return {rank, number(environment, v.world_size), number(environment, v.local_rank),
+          number(environment, v.local_world_size)};
+}
+
+Stated stated_by_tf_config(const std::map<std::string, std::string>& environment) {
+  const auto it = environment.find(kTfConfig);
+  const auto task = it == environment.end() ? std::nullopt : task_of_tf_config(it->second);
+  if (!task) return {};
+  return {task->rank, task->world_size, std::nullopt,
+          task->on_one_machine ? std::optional(task->world_size) : std::nullopt};
+}
+
 }  // namespace
 
 RankIdentity identity_from_environment(const std::map<std::string, std::string>& environment) {
   RankIdentity identity;
-  const auto look_at = [&](std::span<const Variables> rows, int precedence) {
-    for (const Variables& v : rows) {
-      if (!identity.rank) {
-        if (const auto rank = number(environment, v.rank)) {
-          identity.rank = rank;
-          identity.world_size = number(environment, v.world_size);
-          identity.local_rank = number(environment, v.local_rank);
-          identity.local_world_size = number(environment, v.local_world_size);
-          identity.precedence = precedence;
-        }
-      } else if (number(environment, v.rank) == identity.rank) {
-        if (!identity.world_size) identity.world_size = number(environment, v.world_size);
-        if (!identity.local_rank) identity.local_rank = number(environment, v.local_rank);
-        if (!identity.local_world_size) identity.local_world_size = number(environment, v.local_world_size);
-      }
-      ++precedence;
+  const auto take = [&](const Stated& stated, int precedence) {
+    if (!identity.rank && stated.rank) {
+      identity.rank = stated.rank;
+      identity.precedence = precedence;
     }
+    if (!stated.rank || stated.rank != identity.rank) return;
+    if (!identity.world_size) identity.world_size = stated.world_size;
+    if (!identity.local_rank) identity.local_rank = stated.local_rank;
+    if (!identity.local_world_size) identity.local_world_size = stated.local_world_size;
   };
-  look_at(kLaunchers, RankIdentity::kFirstOfEnvironment);
+  const auto look_at = [&](std::span<const Variables> rows, int precedence) {
+    for (const Variables& v : rows) take(stated_by(environment, v), precedence++);
+  };
+  const auto look_at_launchers = [&] {
+    look_at(kLaunchers, RankIdentity::kFirstOfEnvironment);
+    take(stated_by_tf_config(environment), RankIdentity::kTensorflow);
+  };
+  look_at_launchers();
   const RankIdentity inherited = std::exchange(identity, {});
   look_at(kInMemory, 0);
   // A process that its launcher has numbered is the same rank with and without its framework: its helpers, which have
@@ -100,7 +124,7 @@ RankIdentity identity_from_environment(const std::map<std::string, std::string>&
     identity = inherited;
     if (world_size) identity.world_size = world_size;
   } else {
-    look_at(kLaunchers, RankIdentity::kFirstOfEnvironment);
+    look_at_launchers();
   }
   identity.inherited_rank = inherited.rank;
   identity.inherited_precedence = inherited.precedence;

@@ -24,6 +24,8 @@ struct RankIdentity {
   static constexpr int kTitle = 4, kFirstOfEnvironment = 5;
   // The precedence of srun's variables, which every shell and notebook of an allocation has too.
   static constexpr int kSlurm = kFirstOfEnvironment + 5;
+  // TF_CONFIG, the last of all.
+  static constexpr int kTensorflow = kFirstOfEnvironment + 10;
   // Open MPI, MVAPICH2, MPICH's Hydra and Intel MPI, PMIx.
   bool is_of_mpi() const { return precedence > kFirstOfEnvironment && precedence < kSlurm; }
 };

@@ -296,6 +296,9 @@ TEST_CASE("JAX and Horovod: the ranks' own meeting point goes before an inherite
       meeting({{"HOROVOD_RANK", "0"}, {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "H"}, {"HOROVOD_GLOO_RENDEZVOUS_PORT", "2"}}) ==
       "h:2");
   CHECK(meeting({{"JAX_PROCESS_ID", "0"}}) == "a:1");
+  const std::string tensorflow = R"({"cluster": {"worker": ["W:3", "v:3"]}, "task": {"type": "worker", "index": 1}})";
+  CHECK(meeting({{"TF_CONFIG", tensorflow}}) == "w:3");
+  CHECK(meeting({{"RANK", "0"}, {"TF_CONFIG", tensorflow}}) == "a:1");
 }
 
 TEST_CASE("what is no port names no meeting point") {

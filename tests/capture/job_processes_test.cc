@@ -316,6 +316,55 @@ TEST_CASE("rank numbers come from one launcher's variables, the nearest to the p
   CHECK_FALSE(identity_from_environment({{"WORLD_SIZE", "4"}}).rank);
 }
 
+TEST_CASE("TensorFlow: a task's place in TF_CONFIG") {
+  const auto of = [](const std::string& text, Environment environment = {}) {
+    environment["TF_CONFIG"] = text;
+    return identity_from_environment(environment);
+  };
+  const auto task = [](const std::string& type, const std::string& index) {
+    return R"({"cluster": {"ps": ["p:1", "q:1"], "worker": ["b:2", "c:2"], "chief": ["a:2"], "evaluator": ["e:2"]},
+               "task": {"type": ")" +
+           type + R"(", "index": )" + index + R"(}, "environment": "cloud", "rpc_layer": "grpc"})";
+  };
+  const RankIdentity chief = of(task("chief", "0")), worker = of(task("worker", "1"));
+  CHECK((chief.rank == 0 && chief.world_size == 3 && !chief.local_world_size));
+  CHECK((worker.rank == 2 && worker.world_size == 3 && worker.precedence == RankIdentity::kTensorflow));
+  CHECK(of(task("worker", "\"1\"")).rank == 2);  // TensorFlow takes it as well
+  for (const char* none : {"ps", "evaluator", "", "driver"}) CHECK_FALSE(of(task(none, "0")).rank);
+  for (const char* wrong : {"2", "-1", "1.5", "null", "99999999999999999999", "18446744073709551616", "[0]"})
+    CHECK_FALSE(of(task("worker", wrong)).rank);
+  // Without a chief; all on this machine.
+  const RankIdentity local =
+      of(R"({"task": {"index": 1, "type": "worker"}, "cluster": {"worker": ["localhost:1", "127.0.0.1:2"]}})");
+  CHECK((local.rank == 1 && local.world_size == 2 && local.local_world_size == 2));
+  // Any other variable goes first; of the same number the size counts.
+  CHECK(of(task("worker", "1"), {{"RANK", "0"}}).rank == 0);
+  CHECK_FALSE(of(task("worker", "1"), {{"RANK", "0"}}).world_size);
+  CHECK(of(task("worker", "1"), {{"JOB_COMPLETION_INDEX", "2"}}).world_size == 3);
+  CHECK(of(R"({"cluster": {"worker": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}})")
+            .world_size == 2);
+}
+
+TEST_CASE("TensorFlow: a TF_CONFIG that is none") {
+  const auto has_rank = [](const std::string& text) {
+    return identity_from_environment({{"TF_CONFIG", text}}).rank.has_value();
+  };
+  const std::string task = R"("task": {"type": "worker", "index": 0})";
+  const std::string good = R"({"cluster": {"worker": ["a:1"]}, )" + task;
+  CHECK(has_rank(good + "}"));
+  for (const std::string& text : std::vector<std::string>{
+           "", "{", "{}", "null", "[]", "7", "\"worker\"", "\xff", good, "{" + task + "}",
+           R"({"cluster": [["a:1"]], )" + task + "}", R"({"cluster": {"worker": []}, )" + task + "}",
+           R"({"cluster": {"worker": "a:1"}, )" + task + "}", R"({"cluster": {"worker": [["a:1"]]}, )" + task + "}",
+           R"({"cluster": {"worker": ["a:1"]}, "task": "worker"})",
+           R"([{"cluster": {"worker": ["a:1"]}, )" + task + "}]"})
+    CHECK_FALSE(has_rank(text));
+  CHECK(has_rank(good + R"(, "x": [[[[1]]]]})"));
+  CHECK_FALSE(has_rank(good + ", \"x\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}"));
+  CHECK_FALSE(has_rank(good + ", \"x\": " + std::string(100'000, '[')));
+  CHECK_FALSE(has_rank(good + ", \"x\": \"" + std::string(2 << 20, 'x') + "\"}"));
+}
+
 TEST_CASE("what a framework has in memory says more than the environment") {
   const auto of = [](std::map<std::string, std::string> environment) { return identity_from_environment(environment); };
   const RankIdentity jax = of({{"jax:process_id", "3"}, {"jax:num_processes", "4"}, {"SLURM_PROCID", "0"}});
