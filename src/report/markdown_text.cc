@@ -95,11 +95,57 @@ std::size_t end_of_word(std::string_view text) {
   return std::min(text.find(' ', close), text.size());
 }
 
+// Where a word ends that is part of a command: not at the punctuation of the sentence.
+std::size_t end_in_command(std::string_view word) {
+  const std::size_t last = word.find_last_not_of(",;.:)");
+  return last == std::string_view::npos ? 0 : last + 1;
+}
+
+// "--threads"
+bool is_option(std::string_view word) {
+  return word.size() > 3 && word.starts_with("--") && is_letter(word[2]) &&
+         std::all_of(word.begin() + 3, word.end(), [](char c) { return is_letter(c) || is_digit(c) || c == '-'; });
+}
+
+// What may stand behind an option: a number ("40", "0-3"), a name for what is to be put there ("N", "PID"), or one of
+// the words that options of this tool take. Other words continue the sentence.
+bool is_option_value(std::string_view word) {
+  constexpr std::string_view kWords[] = {"all", "ask", "json", "text", "markdown", "html", "folded"};
+  if (word.empty()) return false;
+  return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords) ||
+         std::all_of(word.begin(), word.end(), [](char c) { return is_digit(c) || c == '-' || c == ','; }) ||
+         std::all_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+}
+
+// The end of the options at the start of the text, each with its value: "--threads all --rank 3". 0: there is none.
+std::size_t end_of_options(std::string_view text) {
+  std::size_t end = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view word = text.substr(at, text.find(' ', at) - at);
+    const std::size_t length = end_in_command(word);
+    const std::string_view bare = word.substr(0, length);
+    const bool belongs = is_option(bare) || (end > 0 && is_option_value(bare));
+    if (!belongs) break;
+    end = at + length;
+    if (length < word.size()) break;  // the sentence goes on
+    at += word.size() + 1;
+  }
+  return end;
+}
+
 }  // namespace
 
 std::string markdown_sentence(std::string_view text) {
   std::string out;
   while (!text.empty()) {
+    const std::size_t open = text.front() == '(' ? 1 : 0;
+    if (const std::size_t options = end_of_options(text.substr(open)); options > 0) {
+      const std::size_t end = std::min(text.find(' ', open + options), text.size());
+      out += (out.empty() ? "" : " ") + std::string(text.substr(0, open)) + markdown_code(text.substr(open, options));
+      out += text.substr(open + options, end - open - options);  // punctuation
+      text.remove_prefix(std::min(end + 1, text.size()));
+      continue;
+    }
     const std::size_t end = end_of_word(text);
     if (end > 0) out += (out.empty() ? "" : " ") + word_in_markdown(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));

@@ -13,7 +13,8 @@
 
 namespace rankstacks::report {
 
-// A sanitized sentence: plain words stay, every other word becomes code. Never at the start of a line.
+// A sanitized sentence: plain words stay, every other word becomes code, options of a command ("--threads all --rank
+// 3") together. Never at the start of a line.
 std::string markdown_sentence(std::string_view text);
 
 // A sanitized text as code, between as many backticks as it takes.

@@ -70,6 +70,22 @@ TEST_CASE("sentences: plain words stay, all else is code") {
   CHECK(markdown_sentence("a``b `x`") == "```a``b``` `` `x` ``");
 }
 
+TEST_CASE("sentences: an option, its value and the options behind it are one span") {
+  CHECK(markdown_sentence("find it: --threads all --rank 3 shows every thread of this rank") ==
+        "find it: `--threads all --rank 3` shows every thread of this rank");
+  CHECK(markdown_sentence("look again (--threads all shows where it is), longer (--samples 40, --interval).") ==
+        "look again (`--threads all` shows where it is), longer (`--samples 40`, `--interval`).");
+  CHECK(markdown_sentence("look: --threads all shows where it is, with --gpu, or --samples 40; add --pids.") ==
+        "look: `--threads all` shows where it is, with `--gpu`, or `--samples 40`; add `--pids`.");
+  CHECK(markdown_sentence("name those of one (--pids, or its cores), or more samples (--samples 40)") ==
+        "name those of one (`--pids`, or its cores), or more samples (`--samples 40`)");
+  CHECK(markdown_sentence("--rank") == "`--rank`");
+  // What a target may write there cannot leave the span, nor act behind it.
+  CHECK(markdown_sentence("--x`y @bob") == "``--x`y`` `@bob`");
+  CHECK(markdown_sentence("--rank @bob --rank #1") == "`--rank` `@bob` `--rank` `#1`");
+  CHECK(markdown_sentence("--- -- --1") == "`---` `--` `--1`");
+}
+
 TEST_CASE("blocks: the fence is longer than any in the lines") {
   CHECK(markdown_block({"a", "b"}) == "```text\na\nb\n```\n");
   CHECK(markdown_block({"  ````", "/close", "```", "~~~"}) == "`````text\n  ````\n /close\n ```\n ~~~\n`````\n");
