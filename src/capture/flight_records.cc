@@ -18,6 +18,7 @@
 #include "base/file_descriptor.h"
 #include "base/regular_file.h"
 #include "base/unattended.h"
+#include "dumps/headings.h"
 #include "flight_recorder/document.h"
 #include "flight_recorder/dump.h"
 #include "target/proc.h"
@@ -62,27 +63,74 @@ Result<DumpFile> read_opened(const RegularFile& file, const std::string& path) {
   return dump;
 }
 
-Result<FlightRecord> read_record(const RegularFile& file, const std::string& path, WallClock::time_point captured) {
-  const auto dump = read_opened(file, path);
-  if (!dump) return fail(dump.error());
-  auto record = flight_recorder::read_dump(dump->bytes, path);
+Result<FlightRecord> with_times(Result<FlightRecord> record, WallClock::time_point written,
+                                WallClock::time_point captured) {
   if (record) {
-    record->age_ms = std::chrono::duration<double, std::milli>(captured - dump->written).count();
-    take_time_of_last_call(*record, dump->written);
+    record->age_ms = std::chrono::duration<double, std::milli>(captured - written).count();
+    take_time_of_last_call(*record, written);
   }
   return record;
 }
 
-Result<FlightRecord> read_named(const std::string& path, WallClock::time_point captured) {
+Result<FlightRecord> read_record(const RegularFile& file, const std::string& path, WallClock::time_point captured) {
+  const auto dump = read_opened(file, path);
+  if (!dump) return fail(dump.error());
+  return with_times(flight_recorder::read_dump(dump->bytes, path), dump->written, captured);
+}
+
+// What a file that was named has of one rank.
+struct NamedRecord {
+  std::string path;
+  std::optional<int> rank;
+  Result<FlightRecord> record;
+};
+
+// A page of torch's debug server with the answers of all ranks; empty if it is none.
+std::vector<NamedRecord> records_of_page(const DumpFile& page, const std::string& path,
+                                         WallClock::time_point captured) {
+  std::vector<NamedRecord> records;
+  const std::size_t begin = page.bytes.find_first_not_of(" \t\r\n");
+  constexpr char kPickle = '\x80';
+  if (begin == std::string::npos || page.bytes[begin] == '{' || page.bytes[begin] == kPickle) return records;
+  for (const auto& [rank, answer] : dumps::split_by_heading(page.bytes).of_rank) {
+    if (answer.error) {
+      records.push_back(
+          {path, rank,
+           fail({.code = ErrorCode::kNotFound,
+                 .subject = path,
+                 .what = fmt::format("rank {} did not answer torch's debug server ({})", rank, *answer.error)})});
+      continue;
+    }
+    // Behind the last answer stands the end of the page.
+    const std::size_t first = std::min(answer.text.find('{'), answer.text.size());
+    const std::size_t last = answer.text.rfind('}');
+    const std::size_t size = last == std::string::npos || last < first ? 0 : last + 1 - first;
+    auto record = flight_recorder::read_dump(std::string_view(answer.text).substr(first, size),
+                                             fmt::format("{}, rank {}", path, rank));
+    if (record) record->path = path;
+    records.push_back({path, rank, with_times(std::move(record), page.written, captured)});
+  }
+  return records;
+}
+
+std::vector<NamedRecord> read_named(const std::string& path, WallClock::time_point captured) {
+  const auto one = [&](Result<FlightRecord> record) {
+    std::vector<NamedRecord> records;
+    records.push_back({path, rank_of_dump(path), std::move(record)});
+    return records;
+  };
   const auto file = open_regular_file(path);
   if (!file)
-    return fail(
+    return one(fail(
         {.code = ErrorCode::kUnreadable,
          .subject = path,
          .what = file.error().kind.empty() ? "cannot be opened" : "a file was expected, found " + file.error().kind,
          .os_errno = file.error().os_errno,
-         .hint = file.error().hint});
-  return read_record(*file, path, captured);
+         .hint = file.error().hint}));
+  const auto dump = read_opened(*file, path);
+  if (!dump) return one(fail(dump.error()));
+  if (auto records = records_of_page(*dump, path, captured); !records.empty()) return records;
+  return one(with_times(flight_recorder::read_dump(dump->bytes, path), dump->written, captured));
 }
 
 // The files that `named` leads to, those of a directory in order.
@@ -247,11 +295,12 @@ void add_dump_of_core(RankSnapshot& rank, const CoreDumpPlace& place, const std:
 void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::string>& named,
                      WallClock::time_point captured, Limit limit) {
   if (named.empty() || ranks.empty()) return;
-  using Read = std::vector<std::pair<std::string, Result<FlightRecord>>>;
+  using Read = std::vector<NamedRecord>;
   auto read = unattended<Read>(
       [named, captured] {
         Read records;
-        for (const std::string& path : files_of(named)) records.emplace_back(path, read_named(path, captured));
+        for (const std::string& path : files_of(named))
+          for (NamedRecord& record : read_named(path, captured)) records.push_back(std::move(record));
         return records;
       },
       std::max<Limit>(limit, kMinTimeout));
@@ -261,14 +310,13 @@ void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::st
                     .subject = named.front(),
                     .what = "reading the Flight Recorder's dumps was given up",
                     .hint = "the server of that file system (NFS, FUSE) is gone or slow"});
-  for (auto& [path, record] : *read) {
+  for (auto& [path, number, record] : *read) {
     if (!record) {
       problem(record.error());
       continue;
     }
-    const auto number = rank_of_dump(path);
-    const auto rank = std::find_if(ranks.begin(), ranks.end(), [&](const RankSnapshot& one) {
-      return one.kind == RankKind::kRank && number && one.rank == number;
+    const auto rank = std::find_if(ranks.begin(), ranks.end(), [&wanted = number](const RankSnapshot& one) {
+      return one.kind == RankKind::kRank && wanted && one.rank == wanted;
     });
     if (rank == ranks.end())
       problem(

@@ -1,7 +1,7 @@
 // Finds the dump of PyTorch's Flight Recorder of each rank, and reads it.
 //
 //     named   --flight-recorder PATH...: files, and the files of directories; a file's rank is the number at the end of
-//             its name
+//             its name, or the file is a page of torch's debug server with the answers of all ranks
 //     found   at the place that the rank's environment gives, if it was written after the process began, and belongs to
 //             the process's user; for a core, if it names a thread of the core, and was written shortly before it
 //     asked   --flight-recorder ask: the rank is asked to write one (ask_flight_recorders.h)

@@ -99,6 +99,7 @@ RankAnswers split_by_heading(std::string_view text) {
       return;
     }
     if (answer == nullptr) return;
+    if (answer->text.empty() && trimmed(line).empty()) return;  // pages have such lines below each heading
     if (answer->text.empty() && !answer->error && (answer->error = error_of(line))) return;
     answer->text += in_page ? unmarked(line) : std::string(line);
     answer->text += '\n';

@@ -87,6 +87,59 @@ TEST_CASE("dumps that are named") {
   }
 }
 
+TEST_CASE("a page of torch's debug server with the dumps of all ranks") {
+  const Directory directory;
+  const std::string heading = "Rank 1: http://node-a:58935/handler/fr_trace_json?";
+  const std::string of_one =
+      "{\n  \"entries\": [{\"pg_id\": 0, \"collective_seq_id\": 3, \"profiling_name\": "
+      "\"gloo:all_reduce\", \"process_group\": [\"0\", \"a&b <c>\"]}],\n  \"version\": \"2.10\"\n}";
+  std::vector<RankSnapshot> ranks = two_ranks();
+  const auto read = [&](const std::string& text) {
+    add_named_dumps(ranks, {directory.put("fr_trace.html", text)}, Clock::now(), kLimit);
+  };
+  SECTION("as the server writes it") {
+    read(
+        "\n<!doctype html>\n<head><style>body { margin: 0; }</style></head>\n<section>\n"
+        "        <h2>Rank 0: http://node-a:1/handler/fr_trace_json?</h2>\n        \n"
+        "            <p>Failed to fetch: status=408</p>\n            <pre>Timeout: read</pre>\n"
+        "        <h2>" +
+        heading + "</h2>\n            <pre>" + of_one + "</pre>\n        \n    \n</section>\n    ");
+    REQUIRE(ranks[0].problems.size() == 1);
+    CHECK(ranks[0].problems[0].message.find("rank 0 did not answer torch's debug server (Error: 408)") !=
+          std::string::npos);
+  }
+  SECTION("as a browser saves it") {
+    std::string escaped = of_one;
+    escaped.replace(escaped.find("&"), 1, "&amp;");
+    escaped.replace(escaped.find("<c>"), 3, "&lt;c&gt;");
+    read("<!DOCTYPE html>\n<h2>" + heading + "</h2>\n<pre>" + escaped + "</pre></section></body></html>");
+    CHECK(ranks[0].problems.empty());
+  }
+  SECTION("as it is copied") {
+    read("Torch Distributed Debug Server\nFlightRecorder\n" + heading + "\n" + of_one + "\n");
+    CHECK(ranks[0].problems.empty());
+  }
+  CHECK_FALSE(ranks[0].flight_record);
+  REQUIRE(ranks[1].flight_record);
+  REQUIRE(ranks[1].flight_record->groups.size() == 1);
+  CHECK(ranks[1].flight_record->groups[0].description == "a&b <c>");
+}
+
+TEST_CASE("a page of torch's debug server with answers that are no dumps, or of no rank") {
+  const Directory directory;
+  std::vector<RankSnapshot> ranks = two_ranks();
+  const std::string page =
+      "<h2>Rank 0: http://a:1/handler/dump_traceback?</h2>\n<pre>no dump</pre>\n"
+      "<h2>Rank 1: http://a:1/handler/fr_trace_json?</h2>\n<pre>}{</pre>\n"
+      "<h2>Rank 7: http://a:1/handler/fr_trace_json?</h2>\n<pre>{\"entries\": []}</pre>\n";
+  add_named_dumps(ranks, {directory.put("page_0", page)}, Clock::now(), kLimit);  // the page's name states no rank
+  REQUIRE(ranks[0].problems.size() == 3);
+  CHECK(ranks[0].problems[0].message.find("page_0, rank 0: neither a pickle nor JSON") != std::string::npos);
+  CHECK(ranks[0].problems[1].message.find("page_0, rank 1: neither a pickle nor JSON") != std::string::npos);
+  CHECK(ranks[0].problems[2].message.find("none of these ranks") != std::string::npos);
+  CHECK((!ranks[0].flight_record && !ranks[1].flight_record));
+}
+
 TEST_CASE("a dump that is named, of another process") {
   const Directory directory;
   directory.put("trace_0", R"({"entries": [{"pg_id": 0, "thread_id": "4096"}]})");

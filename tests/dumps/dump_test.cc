@@ -239,8 +239,8 @@ TEST_CASE("torch's debug server: a rank that has not answered") {
       "Current thread 0x01 (most recent call first):\n  File \"a.py\", line 1 in &lt;module&gt;\n";
   const JobSnapshot page =
       testing::read_dump("<h2>Rank 0: http://[fd00::1]:1/handler/dump_traceback?</h2>\n<pre>" + answer +
-                         "</pre>\n<h2>Rank 12: http://b:1/handler/dump_traceback?</h2>\n"
-                         "<p>Failed to fetch: status=503</p>\n<pre>ConnectionError: &#39;b&#39;</pre>\n");
+                         "</pre>\n<h2>Rank 12: http://b:1/handler/dump_traceback?</h2>\n        \n"
+                         "            <p>Failed to fetch: status=503</p>\n<pre>ConnectionError: &#39;b&#39;</pre>\n");
   REQUIRE(page.ranks.size() == 2);
   CHECK(page.ranks[0].host == "fd00::1");
   CHECK(stack(page) == std::vector<std::string>{"<module> a.py:1"});
