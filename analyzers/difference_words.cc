@@ -182,6 +182,14 @@ std::string describe(const JobSnapshot& job, const Difference& difference) {
   return text;
 }
 
+bool versions_are_of_names_alone(const JobSnapshot& job) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) {
+    return !rank.environment && std::all_of(rank.modules.begin(), rank.modules.end(), [](const LoadedModule& module) {
+      return module.from == VersionFrom::kFileName;
+    });
+  });
+}
+
 std::string describe_versions(const JobSnapshot& job) {
   const bool known = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) {
     return rank.environment.has_value() || !rank.modules.empty();
@@ -214,6 +222,12 @@ std::string describe_versions(const JobSnapshot& job) {
   add("", most_frequent(job, of_environment(&ProcessEnvironment::distribution)));
   const std::string container = most_frequent(job, of_environment(&ProcessEnvironment::container));
   add("in ", container);
+  if (!text.empty() && versions_are_of_names_alone(job)) {
+    const bool python_is_known = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) {
+      return !rank.python_version.value_or("").empty();
+    });
+    text += python_is_known ? " (libraries: by the names of files)" : " (by the names of files)";
+  }
   return text;
 }
 

@@ -20,4 +20,8 @@ std::string describe(const JobSnapshot& job, const Difference& difference);
 // ranks; a '*' behind a version says that ranks differ in it. "" if nothing is known.
 std::string describe_versions(const JobSnapshot& job);
 
+// Whether nothing but the names of files says which versions the libraries have, as in dumps of other tools and old
+// reports.
+bool versions_are_of_names_alone(const JobSnapshot& job);
+
 }  // namespace rankstacks::analyzers

@@ -19,13 +19,7 @@ namespace {
 
 using Values = std::map<std::optional<std::string>, std::vector<std::size_t>>;
 
-// "13" and "13.0.88" do not contradict each other: the one says less.
-bool may_be_same(std::string_view a, std::string_view b) {
-  if (a.size() > b.size()) std::swap(a, b);
-  return b.starts_with(a) && (a.size() == b.size() || b[a.size()] == '.' || b[a.size()] == '+' || b[a.size()] == '-');
-}
-
-bool contradict(const std::string& a, const std::string& b) { return !may_be_same(a, b); }
+bool contradict(const std::string& a, const std::string& b) { return !known::may_be_same_version(a, b); }
 
 // The numbers of a version, "580.95.05" -> {580, 95, 5}; as far as they go.
 std::vector<int> numbers_of(std::string_view version) {
@@ -300,7 +294,7 @@ class Finder {
 }  // namespace
 
 std::string version_of(const RankSnapshot& rank, std::string_view component) {
-  if (component == known::kPython) return rank.python_version.value_or("");
+  if (component == known::kPython && rank.python_version && !rank.python_version->empty()) return *rank.python_version;
   std::set<std::string> versions;
   for (const LoadedModule& module : rank.modules)
     if (module.component == component && !module.version.empty()) versions.insert(module.version);

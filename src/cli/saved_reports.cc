@@ -16,12 +16,13 @@
 #include "report/report.h"
 #include "report/report_file.h"
 #include "report/sanitize.h"
+#include "versions/stated_in_frames.h"
 
 namespace rankstacks::cli {
 namespace {
 
 // A saved report, or the dump of another tool.
-Result<JobSnapshot> read_saved(const std::string& text, const std::string& path, const FileRanks& ranks) {
+Result<JobSnapshot> read_report_or_dump(const std::string& text, const std::string& path, const FileRanks& ranks) {
   if (dumps::is_dump(text)) {
     const auto stated = ranks.find(path);
     return dumps::read_dump(text, path, stated != ranks.end() ? stated->second : dumps::rank_from_dump_name(path));
@@ -30,6 +31,12 @@ Result<JobSnapshot> read_saved(const std::string& text, const std::string& path,
   if (!report && report.error().hint.empty())
     report.error().hint = fmt::format("a report of --format json, or the output of {}", dumps::kToolNames);
   return report;
+}
+
+Result<JobSnapshot> read_saved(const std::string& text, const std::string& path, const FileRanks& ranks) {
+  auto job = read_report_or_dump(text, path, ranks);
+  if (job) versions::add_modules_of_frames(*job);
+  return job;
 }
 
 }  // namespace

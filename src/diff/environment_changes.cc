@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/differences.h"
+#include "known/components.h"
 
 namespace rankstacks::diff {
 namespace {
@@ -57,7 +58,7 @@ class Changes {
     for (const LoadedModule& module : old_.modules) components.insert(module.component);
     for (const std::string& component : components) {
       const std::string was = analyzers::version_of(old_, component), is = analyzers::version_of(now_, component);
-      if (was != is && !was.empty() && !is.empty()) {
+      if (!was.empty() && !is.empty() && !known::may_be_same_version(was, is)) {
         add(Setting::kVersion, component, was, is);
         continue;
       }

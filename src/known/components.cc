@@ -1,6 +1,7 @@
 #include "known/components.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rankstacks::known {
 namespace {
@@ -78,6 +79,11 @@ std::span<const ComponentRule> rules_of_file(const ComponentRule& first) {
   const auto* end =
       std::find_if(&first, std::end(kRules), [&](const ComponentRule& r) { return r.file != first.file; });
   return {&first, static_cast<std::size_t>(end - &first)};
+}
+
+bool may_be_same_version(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  return b.starts_with(a) && (a.size() == b.size() || b[a.size()] == '.' || b[a.size()] == '+' || b[a.size()] == '-');
 }
 
 bool is_for_communication(std::string_view component) {

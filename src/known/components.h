@@ -42,6 +42,9 @@ inline constexpr std::string_view kPython = "Python", kTorch = "torch", kNccl = 
 const ComponentRule* component_of(std::string_view base_name);
 std::span<const ComponentRule> rules_of_file(const ComponentRule& first);
 
+// "13" and "13.0.88" do not contradict each other: the one says less.
+bool may_be_same_version(std::string_view a, std::string_view b);
+
 // Whether ranks with different versions of it may fail to understand each other, or may hang in a collective: a
 // difference in it is mentioned in the verdict.
 bool is_for_communication(std::string_view component);

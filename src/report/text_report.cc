@@ -112,7 +112,8 @@ Lines communicator_lines(const JobSnapshot& job, std::size_t most) {
 
 namespace {
 
-Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextStyle& style, std::size_t width) {
+Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextStyle& style, std::size_t width,
+               bool with_versions = true) {
   const analyzers::Verdict& verdict = analysis.verdict;
   std::string status(analyzers::to_string(verdict.status));
   std::transform(status.begin(), status.end(), status.begin(),
@@ -139,7 +140,7 @@ Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, cons
   constexpr std::size_t kMaxCommunicators = 4;
   for (const std::string& said : communicator_lines(job, kMaxCommunicators))
     for (std::string& line : wrap("NCCL: " + said, width, 2)) lines.push_back(std::move(line));
-  if (const std::string versions = sanitize(analyzers::describe_versions(job)); !versions.empty())
+  if (const std::string versions = sanitize(analyzers::describe_versions(job)); with_versions && !versions.empty())
     for (std::string& line : wrap("versions: " + versions, width, 2)) lines.push_back(std::move(line));
   constexpr std::size_t kMaxDifferences = 6;
   for (const std::string& difference : difference_lines(job, analysis, kMaxDifferences))
@@ -214,6 +215,7 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
   // screen.
   constexpr std::size_t kAll = SIZE_MAX, kOthers = 10, kChildren = 5, kGpus = 6, kLeastClusters = 3;
   Lines body;
+  bool fits = false;
   for (int step = 0; step <= kFolds; ++step) {
     const Fold fold = static_cast<Fold>(std::min(step, kFolds - 1));
     const bool last = step == kFolds;
@@ -228,10 +230,15 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
       for (std::size_t most = std::min(analysis.clusters.size(), kScreenLines);
            used + main.size() > kScreenLines && most-- > kLeastClusters;)
         main = main_thread_lines(view, fold, most);
-    const bool fits = used + main.size() <= kScreenLines;
+    fits = used + main.size() <= kScreenLines;
     body = std::move(main);
     append(body, std::move(others));
     if (fits) break;
+  }
+  // Stacks tell more than versions that frames' paths state.
+  if (!fits && analyzers::versions_are_of_names_alone(job)) {
+    head = headline(job, analysis, style, width, false);
+    append(head, records);
   }
 
   Lines lines = head;

@@ -291,6 +291,23 @@ TEST_CASE("versions in one line, with a mark where ranks differ") {
   CHECK(describe_versions(literal.job) == "torch 2.11.0, NCCL 2.28.9*, CUDA 13.0, Python 3.11.2; Linux 6.8.0");
 }
 
+TEST_CASE("versions in one line, of dumps whose frames' paths state them") {
+  LiteralJob literal = alike(2);
+  for (RankSnapshot& rank : literal.job.ranks) {
+    rank.environment.reset();
+    rank.python_version = "";
+    rank.modules = {{"Python", "/usr/bin/python3.11", "", "3.11", VersionFrom::kFileName, ""},
+                    {"torch", "libtorch_cpu.so.1.13", "", "1.13", VersionFrom::kFileName, ""}};
+  }
+  CHECK(describe_versions(literal.job) == "torch 1.13, Python 3.11 (by the names of files)");
+  // Another rank's report says more, and the same.
+  literal.job.ranks[1].python_version = "3.11.2";
+  CHECK(describe_versions(literal.job) == "torch 1.13, Python 3.11* (libraries: by the names of files)");
+  literal.job.ranks[1].environment.emplace();
+  CHECK(find_differences(literal.job).empty());
+  CHECK(describe_versions(literal.job).find("names of files") == std::string::npos);
+}
+
 TEST_CASE("a made-up report with many names takes bounded time") {
   LiteralJob literal = alike(64);
   for (std::size_t r = 0; r < 64; ++r)

@@ -369,7 +369,9 @@ TEST_CASE("settings that changed, each with its ranks") {
       environment.limits = {{"core", 0, {}}, {"open-files", 1024, 4096}};
       environment.cgroup = CgroupLimits{1 << 30, {}, {}};
       environment.clock = ClockState{true, 0, 0};
-      rank.modules = {{"NCCL", "/a/libnccl.so.2", "aa", "2.27.3"}, {"UCX", "/a/libucp.so.0", "bb", ""}};
+      rank.modules = {{"NCCL", "/a/libnccl.so.2", "aa", "2.27.3"},
+                      {"UCX", "/a/libucp.so.0", "bb", ""},
+                      {"torch", "/a/libtorch_cpu.so.1.13", "", "1.13"}};
     }
   r.now.job.tool_version = r.old.job.tool_version;
   for (const std::size_t i : {0u, 1u}) {
@@ -380,6 +382,7 @@ TEST_CASE("settings that changed, each with its ranks") {
     rank.environment->clock->synchronized = false;
     rank.modules[0].version = "2.28.9";
     rank.modules[1].build_id = "cc";
+    rank.modules[2].version = "1.13.0";                                  // says more, and the same
     rank.modules.push_back({"cuDNN", "/a/libcudnn.so.9", "dd", "9.1"});  // loaded meanwhile
   }
   const std::string changed = r.text();

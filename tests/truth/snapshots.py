@@ -23,7 +23,12 @@ def load(directory, name):
 def check_culprit(directory, name):
     path, saved, truth = load(directory, name)
     report = json_report("report", path)
-    analysed = lambda rank: {member: rank[member] for member in ("threads", "activity")}   # computed again for every report
+    # Computed again for every report; libraries that it did not record, by their frames' paths.
+    analysed = lambda rank: {member: rank[member] for member in ("threads", "activity", "modules", "environment") if member in rank}
+    by_names = [module["version_from"] for old, now in zip(saved["ranks"], report["ranks"]) if "modules" not in old for module in now.get("modules", [])]
+    check(set(by_names) == {"file-name"}, "modules: %r" % by_names)
+    for member in ("modules", "environment"):
+        check(all(now[member] == old[member] for old, now in zip(saved["ranks"], report["ranks"]) if old.get(member)), "the %s of a rank" % member)
     check(report["ranks"] == [dict({"coordinates": None, "method": None, "threads_stopped": None}, **dict(rank, **analysed(again))) for rank, again in zip(saved["ranks"], report["ranks"])], "what was saved of the ranks has changed")
     said = {suspect["rank"]: suspect["reason"] for suspect in report["verdict"]["suspects"]}
     expected = {int(rank): reason for rank, reason in truth["suspects"].items()}
