@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/names.h"
 #include "base/text.h"
 #include "model/rank_set.h"
 
@@ -52,10 +53,26 @@ bool is_of(const RankSnapshot& rank, Pid pid) {
                                         [&](const ThreadSnapshot& thread) { return thread.tid == pid; });
 }
 
-// Of the C++ exception that ends the process, or of a Python exception that is raised or handled while it ends.
+// Of the C++ exception that ends the process, or of an exception that is raised or handled while it ends.
 bool has_cause(const ThreadSnapshot& thread, ExceptionCause cause) {
   return (thread.exception && thread.exception->cause == cause) || (thread.raises && thread.raises->cause == cause) ||
-         (thread.handles && thread.handles->cause == cause);
+         (thread.handles && thread.handles->cause == cause) ||
+         (thread.handles_cxx && thread.handles_cxx->exception.cause == cause) ||
+         (thread.raises_cxx && thread.raises_cxx->exception.cause == cause);
+}
+
+// "rank 3", "torchrun"; "" if the process that has sent the signal is none of the job's, or may be several.
+std::string name_of_sender(const JobSnapshot& job, const RankSnapshot& rank) {
+  const RankSnapshot* sender = nullptr;
+  for (const RankSnapshot& other : job.ranks) {
+    if (&other == &rank || other.host != rank.host || !is_of(other, *rank.signal->sender)) continue;
+    if (sender != nullptr) return "";
+    sender = &other;
+  }
+  if (sender == nullptr) return "";
+  if (sender->kind == RankKind::kRank && sender->rank) return fmt::format("rank {}", *sender->rank);
+  if (!sender->command.empty()) return std::string(base_name(sender->command.front()));
+  return sender->executable ? std::string(base_name(*sender->executable)) : "";
 }
 
 std::string describe_kill(const KernelKill& kill) {
@@ -116,10 +133,12 @@ std::string describe_instruction(const SignalInfo& signal) {
   return text;
 }
 
-std::string describe_sender(const RankSnapshot& rank) {
+std::string describe_sender(const JobSnapshot& job, const RankSnapshot& rank) {
   if (!rank.signal || !rank.signal->sender || !is_sent_by_another(rank)) return "";
-  if (*rank.signal->sender == 0) return "sent by a process of another pid namespace";
-  return fmt::format("sent by pid {}", *rank.signal->sender);
+  const std::string user = rank.signal->sender_uid ? fmt::format(", uid {}", *rank.signal->sender_uid) : "";
+  if (*rank.signal->sender == 0) return "sent by a process of another pid namespace" + user;
+  const std::string name = name_of_sender(job, rank);
+  return fmt::format("sent by pid {}{}{}", *rank.signal->sender, name.empty() ? "" : " (" + name + ")", user);
 }
 
 std::string describe_reraise(const RankSnapshot& rank) {

@@ -25,8 +25,9 @@ std::string describe_fault(const SignalInfo& signal);
 // "mov 0x10(%rax),%rdx with rax=0x0"; without a text, its bytes; "" if the instruction is not known.
 std::string describe_instruction(const SignalInfo& signal);
 
-// "sent by pid 4711"; "" if the process has sent it itself, or if the sender is not known.
-std::string describe_sender(const RankSnapshot& rank);
+// "sent by pid 4711 (rank 3), uid 1000"; of another process of the job its program in place of the rank. "" if the
+// process has sent it itself, or if the sender is not known. Not sanitized.
+std::string describe_sender(const JobSnapshot& job, const RankSnapshot& rank);
 
 // Whether a handler was called for a fault, and has raised its signal again: the address, its place and the instruction
 // are those of the fault, `code` and `sender` those of the signal that has ended the process.

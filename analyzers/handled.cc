@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "analyzers/watchdog_reporters.h"
 #include "known/ordinary_exceptions.h"
 
 namespace rankstacks::analyzers {
@@ -35,12 +36,39 @@ std::string describe(const JobSnapshot& job, const std::string& type, const std:
   return raised ? fmt::format("{} raised in {}", name, describe_entry(job.frames[*raised])) : name;
 }
 
+bool is_python_failure(const ThreadSnapshot& thread) {
+  return thread.handles && !known::is_ordinary_exception(thread.handles->type);
+}
+
+// If the frames of two are not both known, Python's counts: more is known of it.
+bool is_cxx_innermost(const ThreadSnapshot& thread) {
+  if (!thread.handles_cxx || !thread.handles) return thread.handles_cxx.has_value();
+  return thread.handles_cxx->frame && thread.handles->frame && *thread.handles_cxx->frame < *thread.handles->frame;
+}
+
 }  // namespace
 
-bool handles_exception(const ThreadSnapshot& thread) { return thread.handles.has_value(); }
+bool handles_exception(const ThreadSnapshot& thread) { return thread.handles || thread.handles_cxx; }
 
 bool handles_failure(const ThreadSnapshot& thread) {
-  return thread.handles && !known::is_ordinary_exception(thread.handles->type);
+  return thread.raises_cxx || thread.handles_cxx || is_python_failure(thread);
+}
+
+std::string describe_innermost(const JobSnapshot& job, const ThreadSnapshot& thread, bool with_message) {
+  if (is_cxx_innermost(thread))
+    return with_message ? describe_exception(thread.handles_cxx->exception) : thread.handles_cxx->exception.type;
+  return thread.handles ? describe_handled(job, *thread.handles, with_message) : "";
+}
+
+std::string describe_origin_of_innermost(const JobSnapshot& job, const ThreadSnapshot& thread, bool with_message) {
+  return thread.handles && !is_cxx_innermost(thread) ? describe_origin(job, *thread.handles, with_message) : "";
+}
+
+std::string describe_failure(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.raises_cxx) return "has raised " + describe_exception(thread.raises_cxx->exception);
+  if (thread.handles_cxx && (is_cxx_innermost(thread) || !is_python_failure(thread)))
+    return "handles " + describe_exception(thread.handles_cxx->exception);
+  return is_python_failure(thread) ? "handles " + describe_with_origin(job, *thread.handles) : "";
 }
 
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message) {

@@ -1,4 +1,4 @@
-// The Python exceptions that threads handle (HandledException).
+// The exceptions that threads handle, Python's (HandledException) and C++'s (HandledCxxException).
 #pragma once
 
 #include <string>
@@ -8,9 +8,19 @@
 namespace rankstacks::analyzers {
 
 bool handles_exception(const ThreadSnapshot& thread);
-// Whether the thread handles an exception that means a failure. Not one that ends a loop, a generator or an attempt
-// to take from a queue (StopIteration, GeneratorExit, queue.Empty): programs handle these in normal operation.
+// Whether the thread handles an exception that means a failure, or cleans up while a C++ exception is on its way. Not
+// one that ends a loop, a generator or an attempt to take from a queue (StopIteration, GeneratorExit, queue.Empty):
+// programs handle these in normal operation.
 bool handles_failure(const ThreadSnapshot& thread);
+
+// The innermost exception that the thread handles, be it Python's or C++'s: as describe_handled() or
+// describe_exception(); "" if it handles none. Not sanitized.
+std::string describe_innermost(const JobSnapshot& job, const ThreadSnapshot& thread, bool with_message = true);
+// describe_origin() of that exception; C++'s have none.
+std::string describe_origin_of_innermost(const JobSnapshot& job, const ThreadSnapshot& thread,
+                                         bool with_message = true);
+// Of those that mean a failure: "handles ...", the innermost with its origin, or "has raised ..."; "" if there is none.
+std::string describe_failure(const JobSnapshot& job, const ThreadSnapshot& thread);
 
 // `RuntimeError("loss is NaN") raised in step at train.py:17`; without the message: `RuntimeError raised in ...`.
 // Only the first line of the message is shown, truncated. Not sanitized.

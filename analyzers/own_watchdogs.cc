@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/deaths.h"
+#include "analyzers/handled.h"
 #include "analyzers/names.h"
 #include "analyzers/place.h"
 #include "analyzers/thread_waits.h"
@@ -94,7 +95,7 @@ std::optional<std::size_t> watchdog_of(const JobSnapshot& job, const RankState& 
   const auto t = on_main ? watchdog_that_kills(job, rank) : thread_with(rank, rank.signal->tid);
   if (!t || *t == s.doing.thread) return std::nullopt;
   const ThreadSnapshot& thread = rank.threads[*t];
-  if (thread.exception || thread.handles || thread.raises) return std::nullopt;
+  if (thread.exception || handles_exception(thread) || thread.raises_cxx || thread.raises) return std::nullopt;
   if (on_main) return t;
   const auto ends = frame_that_ends(job, rank, thread);
   if (!ends) return std::nullopt;

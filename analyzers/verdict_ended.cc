@@ -144,8 +144,11 @@ bool Judge::ended_without_a_reason(const RankState& s) const {
     const auto says_little = [](const std::optional<HandledException>& exception) {
       return !exception || known::is_lost_connection(exception->type);
     };
+    const auto cxx_says_little = [](const std::optional<HandledCxxException>& handled) {
+      return !handled || handled->exception.cause == ExceptionCause::kPeer;
+    };
     return thread.tid == rank.signal->tid && !thread.exception && says_little(thread.handles) &&
-           says_little(thread.raises);
+           says_little(thread.raises) && cxx_says_little(thread.handles_cxx) && cxx_says_little(thread.raises_cxx);
   });
 }
 

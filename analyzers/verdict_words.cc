@@ -181,7 +181,7 @@ std::string describe_signal(const JobSnapshot& job, const RankSnapshot& rank) {
     const std::string why = thread.exception          ? describe_exception(*thread.exception)
                             : !message.empty()        ? message
                             : thread.raises           ? "has raised " + describe_with_origin(job, *thread.raises)
-                            : handles_failure(thread) ? "handles " + describe_with_origin(job, *thread.handles)
+                            : handles_failure(thread) ? describe_failure(job, thread)
                                                       : "";
     return text + in_brackets(describe_place(job, thread), why);
   }
@@ -351,8 +351,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   }
   if (reason == Reason::kStopped || reason == Reason::kFrozen || waits) block.clear();
   if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);
-  else if (reason == Reason::kException && thread.handles)
-    block = "handles " + describe_with_origin(job, *thread.handles);
+  else if (reason == Reason::kException && handles_failure(thread)) block = describe_failure(job, thread);
   if (reason == Reason::kNativeLock && thread.lock_owner) verb += describe_lock_owner(job, rank, state.doing.thread);
   if (waits || reason == Reason::kBehind) {
     const std::string counter = describe_counter(state);

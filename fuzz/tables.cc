@@ -92,7 +92,9 @@ void read_exceptions(std::span<const std::byte> bytes) {
                                    {kAt + 40},
                                    {kAt + 48},
                                    target::ThreadSpecifics{.offset = 16, .blocks = 4, .values_per_block = 32}};
-  for (const auto& held : target::read_held_exceptions(target, runtime)) {
+  target.threads_.front().registers->set(target::kRsp, kAt);
+  const target::HeldExceptions both = target::read_held_exceptions(target, runtime);
+  for (const auto& held : {both.handled.front(), both.raised.front()}) {
     if (!held) continue;
     fuzz::require(!held->type.empty() && held->type.find('\0') == std::string::npos, "a type has a name");
     fuzz::require(

@@ -189,6 +189,26 @@ bool terminates(const FrameTable& table, const std::vector<FrameId>& frames) {
   return false;
 }
 
+// Whether the unwinder looks for the handler of an exception.
+bool looks_for_handler(const FrameTable& table, const std::vector<FrameId>& frames) {
+  return std::any_of(frames.begin(), frames.end(), [&](FrameId id) {
+    const auto& function = table[id].function;
+    return function && (*function == "_Unwind_RaiseException" || *function == "_Unwind_Resume_or_Rethrow");
+  });
+}
+
+// The frame whose part of the stack has that address: the one whose function the unwinder has found a handler in.
+std::optional<std::size_t> frame_with(const unwind::UnwoundStack& stack, Address sp) {
+  std::optional<std::size_t> found;
+  for (std::size_t f = 0; f < stack.frames.size(); ++f) {
+    const unwind::UnwoundFrame& frame = stack.frames[f];
+    if (frame.sp > sp || (frame.cfa <= sp && frame.sp != sp)) continue;
+    // A handler of a signal may run on a stack of its own, and then its frame's end is on another one.
+    if (!found || frame.sp > stack.frames[*found].sp) found = f;
+  }
+  return found;
+}
+
 // "N3c1016DistBackendErrorE" -> "c10::DistBackendError"
 std::string type_name(const std::string& mangled) {
   constexpr std::string_view kBefore = "typeinfo name for ";
@@ -368,12 +388,14 @@ class ThreadBuilder {
   void add_thread(std::size_t i, const target::ThreadInfo& info, const ThreadStates& states) {
     const unwind::UnwoundStack& stack = rank_.stacks[i];
     ThreadSnapshot thread = snapshot_without_frames(i, info, stack);
+    frame_of_unwound_.assign(stack.frames.size(), std::nullopt);
     add_troubles(info, stack);
     if (states.empty()) {
       add_native_frames(info, stack, thread);
     } else {
       add_merged_frames(info, stack, known_[i], states, thread);
     }
+    add_exception(i, stack, thread);
     add_waits(i, info, thread);
     snapshot_.threads.push_back(std::move(thread));
   }
@@ -418,8 +440,7 @@ class ThreadBuilder {
 
   // For a thread without a thread state of the interpreter.
   void add_native_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, ThreadSnapshot& thread) {
-    for (const unwind::UnwoundFrame& frame : stack.frames)
-      append_native(target_, frame, symbols_, table_, thread.frames);
+    for (std::size_t f = 0; f < stack.frames.size(); ++f) append_unwound(stack, f, thread);
     if (rank_.python && names_threads(*rank_.python) && runs_unknown_loop(target_, stack, symbols_) && !finalizes()) {
       troubles_.add(
           "it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are "
@@ -443,7 +464,7 @@ class ThreadBuilder {
       }
       if (frame.is_python) python_frames.emplace_back(frame.address, thread.frames.size());
       if (frame.is_python) thread.frames.push_back(intern_python(*rank_.python, frame, table_));
-      else append_native(target_, stack.frames[frame.native], symbols_, table_, thread.frames);
+      else append_unwound(stack, frame.native, thread);
     }
     if (stack.omitted) thread.omitted = omitted ? omitted : OmittedFrames{thread.frames.size(), stack.omitted->count};
     for (const Problem& p : merged.problems) troubles_.add(p.message, info.tid);
@@ -478,13 +499,46 @@ class ThreadBuilder {
     for (const Problem& p : state.problems) troubles_.add(p.message, info.tid);
   }
 
-  // Adds which thread it waits for, whether it waits for the GIL, and the exception with which it ends the process.
+  void append_unwound(const unwind::UnwoundStack& stack, std::size_t f, ThreadSnapshot& thread) {
+    append_native(target_, stack.frames[f], symbols_, table_, thread.frames);
+    frame_of_unwound_[f] = thread.frames.size() - 1;
+  }
+
+  // Adds the C++ exception with which it ends the process, or that it handles.
+  void add_exception(std::size_t i, const unwind::UnwoundStack& stack, ThreadSnapshot& thread) const {
+    if (i >= rank_.exceptions.handled.size()) return;
+    const auto& handled = rank_.exceptions.handled[i];
+    const auto& raised = rank_.exceptions.raised[i];
+    if (!handled && !raised) return;
+    if (terminates(table_, thread.frames)) {
+      if (handled && handled->alone) thread.exception = in_model(*handled);
+      return;
+    }
+    if (handled) thread.handles_cxx = with_handler(*handled, stack);
+    if (!raised) return;
+    // Before a handler is found, only the unwinder's frames show that the exception is on its way.
+    if (raised->handler_sp != 0) thread.raises_cxx = with_handler(*raised, stack);
+    else if (looks_for_handler(table_, thread.frames)) thread.raises_cxx = HandledCxxException{in_model(*raised)};
+  }
+
+  static CxxException in_model(const target::HeldException& held) {
+    return {type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
+  }
+
+  // With its handler's frame. std::nullopt: that is not on this stack; a program that has several stacks to a thread
+  // may have left it on another one.
+  std::optional<HandledCxxException> with_handler(const target::HeldException& held,
+                                                  const unwind::UnwoundStack& stack) const {
+    const auto handler = frame_with(stack, held.handler_sp);
+    if (!handler && stack.end == StackEnd::kComplete && !stack.omitted) return std::nullopt;
+    HandledCxxException handled{in_model(held)};
+    if (handler) handled.frame = frame_of_unwound_[*handler];
+    return handled;
+  }
+
+  // Adds which thread it waits for, and whether it waits for the GIL.
   void add_waits(std::size_t i, const target::ThreadInfo& info, ThreadSnapshot& thread) const {
     if (i < rank_.futex_memory.size() && rank_.futex_memory[i]) find_owner(table_, *rank_.futex_memory[i], thread);
-    if (i < rank_.exceptions.size() && rank_.exceptions[i] && terminates(table_, thread.frames)) {
-      const target::HeldException& held = *rank_.exceptions[i];
-      thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
-    }
     if (rank_.python && info.registers) {
       const auto futex = i < rank_.futexes.size() ? rank_.futexes[i] : std::nullopt;
       const bool on_gil = futex && std::any_of(rank_.python->gil_ranges.begin(), rank_.python->gil_ranges.end(),
@@ -517,7 +571,8 @@ class ThreadBuilder {
   const target::Target& target_;
   const SymbolBatch& symbols_;
   FrameTable& table_;
-  std::vector<python::KnownFrames> known_;  // by thread, of those with thread states
+  std::vector<python::KnownFrames> known_;                    // by thread, of those with thread states
+  std::vector<std::optional<std::size_t>> frame_of_unwound_;  // of the current thread: the outermost of each one's
   ThreadTroubles troubles_;
   std::optional<bool> finalizing_;  // determined once, from all stacks
 };

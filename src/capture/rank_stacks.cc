@@ -175,7 +175,8 @@ void drop_moved(RankStacks& rank) {
     drop(rank.awaited, i);
     drop(rank.futexes, i);
     drop(rank.futex_memory, i);
-    drop(rank.exceptions, i);
+    drop(rank.exceptions.handled, i);
+    drop(rank.exceptions.raised, i);
   }
 }
 

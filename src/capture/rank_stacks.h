@@ -54,8 +54,8 @@ struct RankStacks {
   std::optional<target::CxxRuntime> cxx;                  // first sample only: where its threads keep C++ exceptions
   std::vector<flight_recorder::RecorderPlace> recorders;  // PyTorch's Flight Recorders
   std::vector<Address> abort_messages;  // first sample only: where its C libraries keep the address of their last words
-  std::vector<std::optional<target::HeldException>> exceptions;  // parallel to target->threads(), or empty
-  std::vector<unwind::UnwoundStack> stacks;                      // parallel to target->threads()
+  target::HeldExceptions exceptions;    // parallel to target->threads(), or empty
+  std::vector<unwind::UnwoundStack> stacks;  // parallel to target->threads()
   // Live: the snapshot's problems before its process was read, which may have to be done more than once.
   std::optional<std::vector<Problem>> problems_before;
   // What is left of --timeout after the rank was read.
@@ -74,8 +74,7 @@ void read_syscalls(RankStacks& rank);
 // more.
 void drop_moved(RankStacks& rank);
 
-// Reads the C++ exceptions that the threads hold, if `cxx` is set. They are only shown for threads that are terminating
-// the process.
+// Reads the C++ exceptions that the threads hold, if `cxx` is set.
 void read_exceptions(RankStacks& rank);
 
 // Reads PyTorch's Flight Recorders from the target's memory.

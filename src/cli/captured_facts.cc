@@ -23,6 +23,8 @@ bool is_of_files(ProblemCode code) {
 void join_thread(ThreadSnapshot& noted, ThreadSnapshot& read) {
   noted.frames = std::move(read.frames);
   noted.variables = std::move(read.variables);
+  noted.handles_cxx = std::move(read.handles_cxx);
+  noted.raises_cxx = std::move(read.raises_cxx);
   noted.handles = std::move(read.handles);
   noted.raises = std::move(read.raises);
   noted.stack_end = read.stack_end;

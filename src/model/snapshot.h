@@ -184,13 +184,21 @@ enum class ExceptionCause {
   kPeer,     // the other end of a connection has failed
 };
 
-// A C++ exception that ends its process: one that was not caught, or one that a thread was handling when it called
-// std::terminate.
 struct CxxException {
   std::string type;                 // "std::runtime_error", "c10::DistBackendError"
   std::optional<std::string> what;  // its text, cut at 4,096 bytes; empty if the text cannot be found for its type
   std::optional<ExceptionCause> cause = {};
   bool operator==(const CxxException&) const = default;
+};
+
+// A C++ exception that ends nothing: one that a thread is handling (it is in a `catch` block, or in a function called
+// from there), or one that is on its way to its handler, while a destructor runs.
+struct HandledCxxException {
+  CxxException exception;
+  // Index into ThreadSnapshot::frames of the function that handles it, or will, as compiled: the `catch` block may be
+  // that of one which is inlined there. Empty if it is none of these.
+  std::optional<std::size_t> frame = {};
+  bool operator==(const HandledCxxException&) const = default;
 };
 
 enum class ExceptionLink {
@@ -265,8 +273,13 @@ struct ThreadSnapshot {
   // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names.
   bool collecting = false;
   std::optional<SyscallInfo> syscall;
-  std::optional<CxxException> exception;    // only of a thread that terminates its process
-  std::optional<HandledException> handles;  // the innermost Python exception that it is handling
+  // The C++ exception by which it terminates its process: one that was not caught, or one that it was handling when it
+  // called std::terminate.
+  std::optional<CxxException> exception;
+  // The innermost C++ exception that it is handling; never that of a thread with `exception`.
+  std::optional<HandledCxxException> handles_cxx = {};
+  std::optional<HandledCxxException> raises_cxx = {};  // the one that is on its way
+  std::optional<HandledException> handles;             // the innermost Python exception that it is handling
   // The Python exception that it has raised and that is on its way to a handler, or to the end of the process. `frame`
   // and `handler` are those of its traceback's first entry.
   std::optional<HandledException> raises;
@@ -310,6 +323,7 @@ struct SignalInfo {
   // The process that has sent it (kill, tgkill, sigqueue), perhaps the process itself; 0: one outside of its pid
   // namespace. Empty: the kernel's signal, or not known.
   std::optional<Pid> sender = {};
+  std::optional<std::uint32_t> sender_uid = {};  // of a known sender: its real user, in the process's user namespace
 };
 
 // Python's faulthandler, which writes the stacks of a process that has got a fatal signal.

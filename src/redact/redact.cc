@@ -141,6 +141,7 @@ class Walk {
 
   void of_signal(SignalInfo& signal) {
     fields_.name(signal.name);
+    if (signal.sender_uid != 0u) signal.sender_uid.reset();  // a user; root is none
     if (signal.instruction) {
       for (std::string* text : {&signal.instruction->text, &signal.instruction->bytes}) fields_.name(*text);
       for (auto& [name, value] : signal.instruction->registers) fields_.name(name);
@@ -157,10 +158,9 @@ class Walk {
     fields_.thread_name(thread.name);
     if (thread.python_thread) each(&FieldRedaction::name, thread.python_thread->name);
     if (thread.syscall) of_call(*thread.syscall);
-    if (thread.exception) {
-      fields_.name(thread.exception->type);
-      each(&FieldRedaction::message, thread.exception->what);
-    }
+    if (thread.exception) of_cxx(*thread.exception);
+    for (auto* held : {&thread.handles_cxx, &thread.raises_cxx})
+      if (*held) of_cxx((*held)->exception);
     for (auto* exception : {&thread.handles, &thread.raises}) {
       if (!*exception) continue;
       fields_.name((*exception)->type);
@@ -178,6 +178,11 @@ class Walk {
       if (variables.group)
         for (std::string* value : {&variables.group->name, &variables.group->description}) fields_.name(*value);
     }
+  }
+
+  void of_cxx(CxxException& exception) {
+    fields_.name(exception.type);
+    each(&FieldRedaction::message, exception.what);
   }
 
   void of_call(SyscallInfo& call) {

@@ -160,6 +160,7 @@ class HtmlData {
     std::vector<std::string> notes = thread_notes(job_, r, t);
     for (auto* more : {raised_notes, handled_notes})
       for (std::string& note : more(job_, thread)) notes.push_back(std::move(note));
+    if (std::string note = handled_cxx_note(thread); !note.empty()) notes.push_back(std::move(note));
     for (const FrameVariables& variables : thread.variables) {
       std::string values;
       for (const auto& [name, value] : variables.numbers)
@@ -237,11 +238,11 @@ class HtmlData {
     return kNone;
   }
 
-  static std::vector<std::string> death_of(const RankSnapshot& rank) {
+  std::vector<std::string> death_of(const RankSnapshot& rank) const {
     std::vector<std::string> lines;
     if (rank.signal) {
       std::string line = fmt::format("{} in thread {}", rank.signal->name, rank.signal->tid);
-      for (const std::string& more : {analyzers::describe_fault(*rank.signal), analyzers::describe_sender(rank)})
+      for (const std::string& more : {analyzers::describe_fault(*rank.signal), analyzers::describe_sender(job_, rank)})
         if (!more.empty()) line += ", " + more;
       if (const std::string again = analyzers::describe_reraise(rank); !again.empty()) line += ", " + again;
       lines.push_back(std::move(line));

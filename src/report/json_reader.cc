@@ -158,15 +158,18 @@ ChainedException read_chained(const Node& node, FrameTable& frames) {
   return chained;
 }
 
+// An index into the thread's frames.
+std::size_t read_frame_index(const Node& node, std::size_t frame_count) {
+  if (frame_count == 0) node.fail_with("expected none: the thread has no frames");
+  return static_cast<std::size_t>(node.integer(0, static_cast<std::int64_t>(frame_count) - 1));
+}
+
 HandledException read_handled(const Node& node, std::size_t frame_count, FrameTable& frames) {
   node.require_object();
   HandledException handled;
   node.required("type", [&](const Node& n) { handled.type = n.text(); });
   node.optional("message", [&](const Node& n) { handled.message = n.text(); });
-  node.optional("frame", [&](const Node& n) {
-    if (frame_count == 0) n.fail_with("expected none: the thread has no frames");
-    handled.frame = static_cast<std::size_t>(n.integer(0, static_cast<std::int64_t>(frame_count) - 1));
-  });
+  node.optional("frame", [&](const Node& n) { handled.frame = read_frame_index(n, frame_count); });
   node.optional("handler", [&](const Node& n) { handled.handler = frames.intern(read_frame(n)); });
   node.optional("raised", [&](const Node& n) { handled.raised = frames.intern(read_frame(n)); });
   node.optional("traceback", [&](const Node& list) {
@@ -206,6 +209,21 @@ Motion read_motion(const Node& node) {
   return motion;
 }
 
+CxxException read_cxx_exception(const Node& node) {
+  CxxException exception;
+  node.required("type", [&](const Node& v) { exception.type = v.text(); });
+  node.optional("what", [&](const Node& v) { exception.what = v.text(); });
+  node.optional("cause", [&](const Node& v) { exception.cause = v.word(kExceptionCauseWords); });
+  return exception;
+}
+
+HandledCxxException read_handled_cxx(const Node& node, std::size_t frames) {
+  node.require_object();
+  HandledCxxException handled{read_cxx_exception(node)};
+  node.optional("frame", [&](const Node& v) { handled.frame = read_frame_index(v, frames); });
+  return handled;
+}
+
 ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   node.require_object();
   ThreadSnapshot thread;
@@ -229,11 +247,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   node.optional("collecting", [&](const Node& n) { thread.collecting = n.boolean(); });
   node.optional("exception", [&](const Node& n) {
     n.require_object();
-    CxxException exception;
-    n.required("type", [&](const Node& v) { exception.type = v.text(); });
-    n.optional("what", [&](const Node& v) { exception.what = v.text(); });
-    n.optional("cause", [&](const Node& v) { exception.cause = v.word(kExceptionCauseWords); });
-    thread.exception = std::move(exception);
+    thread.exception = read_cxx_exception(n);
   });
   node.optional("lock_owner", [&](const Node& n) { thread.lock_owner = n.int32(0); });
   node.optional("python_lock", [&](const Node& n) { thread.python_lock = read_python_lock(n); });
@@ -248,6 +262,8 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   node.optional("variables", [&](const Node& list) {
     list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); });
   });
+  node.optional("handles_cxx", [&](const Node& n) { thread.handles_cxx = read_handled_cxx(n, thread.frames.size()); });
+  node.optional("raises_cxx", [&](const Node& n) { thread.raises_cxx = read_handled_cxx(n, thread.frames.size()); });
   node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), frames); });
   node.optional("raises", [&](const Node& n) { thread.raises = read_handled(n, thread.frames.size(), frames); });
   node.optional("motion", [&](const Node& n) { thread.motion = read_motion(n); });

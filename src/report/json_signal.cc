@@ -92,6 +92,7 @@ void write_signal(JsonText& json, const SignalInfo& signal) {
   if (signal.place) write_place(json, *signal.place);
   if (signal.instruction) write_instruction(json, *signal.instruction);
   if (signal.sender) json.key("sender"), json.number(*signal.sender);
+  if (signal.sender_uid) json.key("sender_uid"), json.number(*signal.sender_uid);
   if (analyzers::is_reraised(signal)) json.key("reraised"), json.boolean(true);
   json.close();
 }
@@ -107,6 +108,8 @@ SignalInfo read_signal(const Node& node) {
   node.optional("place", [&](const Node& n) { signal.place = read_fault_place(n); });
   node.optional("instruction", [&](const Node& n) { signal.instruction = read_instruction(n); });
   node.optional("sender", [&](const Node& n) { signal.sender = n.int32(0); });
+  node.optional("sender_uid",
+                [&](const Node& n) { signal.sender_uid = static_cast<std::uint32_t>(n.integer(0, UINT32_MAX)); });
   return signal;
 }
 

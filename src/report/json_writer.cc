@@ -315,12 +315,11 @@ class Writer {
     if (thread.exception) {
       json_.key("exception");
       json_.open('{');
-      json_.field("type", thread.exception->type);
-      json_.field("what", thread.exception->what);
-      if (thread.exception->cause)
-        json_.field("cause", std::string(word_of(kExceptionCauseWords, *thread.exception->cause)));
+      cxx_exception(*thread.exception);
       json_.close();
     }
+    if (thread.handles_cxx) handled_cxx("handles_cxx", *thread.handles_cxx);
+    if (thread.raises_cxx) handled_cxx("raises_cxx", *thread.raises_cxx);
     if (thread.handles) python_exception("handles", *thread.handles);
     if (thread.raises) python_exception("raises", *thread.raises);
     if (thread.lock_owner) json_.key("lock_owner"), json_.number(*thread.lock_owner);
@@ -342,6 +341,20 @@ class Writer {
     json_.field("type", std::string(word_of(kPythonLockWords, lock.kind)));
     if (lock.name) json_.field("name", *lock.name);
     if (lock.owner) json_.key("owner"), json_.number(*lock.owner);
+    json_.close();
+  }
+
+  void cxx_exception(const CxxException& exception) {
+    json_.field("type", exception.type);
+    json_.field("what", exception.what);
+    if (exception.cause) json_.field("cause", std::string(word_of(kExceptionCauseWords, *exception.cause)));
+  }
+
+  void handled_cxx(std::string_view key, const HandledCxxException& handled) {
+    json_.key(key);
+    json_.open('{');
+    cxx_exception(handled.exception);
+    json_.field("frame", handled.frame);
     json_.close();
   }
 

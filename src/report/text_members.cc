@@ -78,8 +78,8 @@ std::string describe_handled_by(const JobSnapshot& job,
     const ThreadSnapshot& thread = job.ranks[r].threads[t];
     if (!analyzers::handles_exception(thread)) continue;
     ++handle;
-    whole.insert(analyzers::describe_handled(job, *thread.handles));
-    brief[analyzers::describe_handled(job, *thread.handles, false)].push_back(r);
+    whole.insert(analyzers::describe_innermost(job, thread));
+    brief[analyzers::describe_innermost(job, thread, false)].push_back(r);
   }
   if (handle == 0) return "";
   if (brief.size() > 1) return describe_who_handles(job, brief);
@@ -95,9 +95,9 @@ std::string describe_origin_by(const JobSnapshot& job,
   for (const auto& [r, t] : members) {
     const ThreadSnapshot& thread = job.ranks[r].threads[t];
     if (!analyzers::handles_exception(thread)) continue;
-    exceptions.insert(analyzers::describe_handled(job, *thread.handles, false));
-    whole.insert(analyzers::describe_origin(job, *thread.handles));
-    brief.insert(analyzers::describe_origin(job, *thread.handles, false));
+    exceptions.insert(analyzers::describe_innermost(job, thread, false));
+    whole.insert(analyzers::describe_origin_of_innermost(job, thread));
+    brief.insert(analyzers::describe_origin_of_innermost(job, thread, false));
   }
   if (exceptions.size() != 1 || brief.size() != 1) return "";
   return whole.size() == 1 ? *whole.begin() : *brief.begin();

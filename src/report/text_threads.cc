@@ -16,7 +16,7 @@
 namespace rankstacks::report {
 namespace {
 
-std::string heading_of(const RankSnapshot& rank) {
+std::string heading_of(const JobSnapshot& job, const RankSnapshot& rank) {
   std::string text;
   if (rank.kind == RankKind::kChild)
     text =
@@ -39,7 +39,7 @@ std::string heading_of(const RankSnapshot& rank) {
     if (const std::string fault = analyzers::describe_fault(*rank.signal); !fault.empty()) text += " " + fault;
     if (const std::string code = analyzers::describe_instruction(*rank.signal); !code.empty()) text += ", in " + code;
     if (const std::string again = analyzers::describe_reraise(rank); !again.empty()) text += ", " + again;
-    if (const std::string sender = analyzers::describe_sender(rank); !sender.empty()) text += ", " + sender;
+    if (const std::string sender = analyzers::describe_sender(job, rank); !sender.empty()) text += ", " + sender;
   }
   return text;
 }
@@ -81,6 +81,8 @@ void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std
       lines.push_back(fmt::format("    ... {} frames left out here", thread.omitted->count));
   };
   auto handles = [&](std::optional<std::size_t> at) {
+    if (thread.handles_cxx && thread.handles_cxx->frame == at)
+      lines.push_back("         " + sanitize(handled_cxx_note(thread)));
     if (!thread.handles || thread.handles->frame != at) return;
     std::string_view indent = "         ";
     for (const std::string& note : handled_notes(job, thread)) {
@@ -137,7 +139,7 @@ std::vector<std::string> thread_lines(const JobSnapshot& job, const analyzers::A
   std::vector<std::string> lines;
   for (const std::size_t r : ranks) {
     lines.push_back("");
-    lines.push_back(style.strong(sanitize(heading_of(job.ranks[r]))));
+    lines.push_back(style.strong(sanitize(heading_of(job, job.ranks[r]))));
     if (!job.ranks[r].command.empty()) {
       std::string command;
       for (const std::string& word : job.ranks[r].command) command += (command.empty() ? "" : " ") + word;

@@ -25,6 +25,7 @@ std::vector<std::string> thread_notes(const JobSnapshot& job, std::size_t r, std
   }
   if (thread.joins) notes.push_back(fmt::format("waits for the end of thread {}", *thread.joins));
   if (thread.exception) notes.push_back("terminates with " + analyzers::describe_exception(*thread.exception));
+  if (thread.raises_cxx) notes.push_back("has raised " + analyzers::describe_exception(thread.raises_cxx->exception));
   if (thread.raises) notes.push_back("has raised " + analyzers::describe_handled(job, *thread.raises));
   if (!thread.wchan.empty()) notes.push_back("wchan " + thread.wchan);
   return notes;
@@ -66,6 +67,10 @@ std::vector<std::string> handled_notes(const JobSnapshot& job, const ThreadSnaps
   std::vector<std::string> notes = {"handles " + analyzers::describe_handled(job, *thread.handles)};
   add_details(job, *thread.handles, notes);
   return notes;
+}
+
+std::string handled_cxx_note(const ThreadSnapshot& thread) {
+  return thread.handles_cxx ? "handles " + analyzers::describe_exception(thread.handles_cxx->exception) : "";
 }
 
 std::vector<std::string> raised_notes(const JobSnapshot& job, const ThreadSnapshot& thread) {

@@ -36,7 +36,7 @@ constexpr std::array<FatalSignal, 10> kFatalSignals{{{3, "SIGQUIT"},
                                                      {31, "SIGSYS"}}};
 
 // siginfo_t on x86-64 (Linux include/uapi/asm-generic/siginfo.h): the union begins at 16, as it holds pointers.
-constexpr std::size_t kSiSigno = 0, kSiCode = 8, kSiAddr = 16, kSiPid = 16;
+constexpr std::size_t kSiSigno = 0, kSiCode = 8, kSiAddr = 16, kSiPid = 16, kSiUid = 20;
 // SI_KERNEL: sent by the kernel, and si_addr is not set (a non-canonical address, for example).
 constexpr int kSiKernel = 0x80;
 
@@ -278,6 +278,7 @@ class NoteParser {
     if (number && code && *number == first.current) {
       signal.code = *code;
       if (has_sender(*code)) signal.sender = sender_in(first.siginfo);
+      if (signal.sender) signal.sender_uid = elf::load<std::uint32_t>(first.siginfo, kSiUid);
       const bool by_fault =
           first.current == 4 || first.current == 5 || first.current == 7 || first.current == 8 || first.current == 11;
       if (by_fault && *code > 0 && *code != kSiKernel)

@@ -1,6 +1,7 @@
 #include "target/cxx_exceptions.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstddef>
 #include <cstring>
@@ -16,7 +17,11 @@ constexpr std::size_t kMaxCode = 64;                   // of __cxa_get_globals, 
 constexpr std::size_t kLongestName = 1024;             // of a type
 constexpr int kMaxBases = 16;                          // in a chain of base classes
 constexpr std::uint32_t kMaxDirectBases = 8;
-constexpr std::uint64_t kMaxModules = 1u << 20;  // with thread-local variables
+constexpr std::size_t kMaxSearchedThreads = 64;    // for exceptions that are on their way
+constexpr std::size_t kSearchedBytes = 256 << 10;  // of the stack of one of them
+constexpr std::size_t kMaxCandidates = 16384;      // addresses in it
+constexpr int kMaxThrownAgain = 16;                // exceptions of one thread that their catch blocks have thrown again
+constexpr std::uint64_t kMaxModules = 1u << 20;    // with thread-local variables
 
 // The libraries, by the marks that users of the unwinder write: "GNUCC++\0" and "CLNGC++\0"; the last byte is 1 for
 // what std::rethrow_exception throws.
@@ -47,6 +52,10 @@ struct ExceptionHeader {
   std::uint64_t private_1 = 0, private_2 = 0;
 };
 static_assert(sizeof(ExceptionHeader) == 112);
+
+constexpr Address kOwnersBeforeHeader = 16;  // libstdc++'s __cxa_refcounted_exception: referenceCount
+// The part of an exception's header that precedes its unwindHeader, of either library.
+constexpr Address kBeforeUnwindHeader = offsetof(ExceptionHeader, exception_class) + 16;
 
 struct TypeInfo {
   Address vtable = 0, name = 0;
@@ -152,33 +161,133 @@ class Reader {
     return base + static_cast<Address>(storage.offset);
   }
 
-  std::optional<HeldException> held_at(Address globals) const {
-    const auto eh = target_.read_value<EhGlobals>(globals);
-    if (!eh || eh->caught == 0 || eh->uncaught != 0) return std::nullopt;
-    for (const Library* library : {&kLibstdcxx, &kLibcxx})
-      if (auto held = held_of(*library, eh->caught)) return held;
+  std::optional<HeldException> handled_by(const EhGlobals& eh) const {
+    Address caught = eh.caught;
+    for (int i = 0; i <= kMaxThrownAgain && caught != 0; ++i) {
+      const auto thrown = thrown_at(caught);
+      if (!thrown) return std::nullopt;
+      if (eh.uncaught != 0 && thrown->header.handler_count < 0) {
+        caught = thrown->header.next;
+        continue;
+      }
+      auto held = held_of(*thrown);
+      if (held) held->alone = eh.uncaught == 0;
+      return held;
+    }
     return std::nullopt;
   }
 
+  // The innermost of at most `uncaught` exceptions that are on their way through the stack of a thread: it searches the
+  // registers and the innermost part of the stack for addresses of unwindHeaders.
+  std::optional<HeldException> raised_in(const Registers& registers, std::uint64_t uncaught) const {
+    if (!registers.has(kRsp)) return std::nullopt;
+    const Address sp = registers.sp();
+    std::vector<Address> words = words_above(sp);
+    for (unsigned r = kRax; r <= kR15; ++r)
+      if (registers.has(r)) words.push_back(registers[r]);
+    keep_header_addresses(words, sp);
+    std::vector<Range> ranges;
+    for (const Address at : words) ranges.push_back({at - kBeforeUnwindHeader, at + sizeof(Address)});
+    target_.prefetch(ranges);
+    std::optional<HeldException> innermost;
+    std::uint64_t found = 0;
+    for (const Address at : words) {
+      const auto thrown = thrown_with(at);
+      if (!thrown || !is_on_its_way(*thrown, sp)) continue;
+      auto held = held_of(*thrown);
+      if (!held) continue;
+      if (++found > uncaught) return std::nullopt;
+      if (!innermost || held->handler_sp < innermost->handler_sp) innermost = std::move(held);
+    }
+    return innermost;
+  }
+
  private:
-  // The exception whose header is at `caught`, if that library has thrown it.
-  std::optional<HeldException> held_of(const Library& library, Address caught) const {
-    const auto header = target_.read_value<ExceptionHeader>(caught + library.before_type);
-    if (!header) return std::nullopt;
-    Address object = caught + library.before_type + sizeof(ExceptionHeader), type = header->type;
-    if (header->exception_class == library.dependent_mark()) {
-      const auto thrown = target_.read_value<Address>(caught + library.primary);
-      if (!thrown) return std::nullopt;
-      object = *thrown;
+  // The words of the stack from `sp` on, as many as can be read.
+  std::vector<Address> words_above(Address sp) const {
+    constexpr std::size_t kPart = 4096;
+    sp &= ~Address{sizeof(Address) - 1};
+    std::vector<Address> words;
+    if (sp > ~Address{0} - kSearchedBytes) return words;
+    target_.prefetch(std::array{Range{sp, sp + kSearchedBytes}});
+    for (Address at = sp; at < sp + kSearchedBytes;) {
+      const std::size_t size = kPart - at % kPart;  // to the end of the page
+      const std::size_t before = words.size();
+      words.resize(before + size / sizeof(Address));
+      if (!target_.read_exact(at, std::as_writable_bytes(std::span(words).subspan(before)))) {
+        words.resize(before);
+        break;
+      }
+      at += size;
+    }
+    return words;
+  }
+
+  // Leaves those that can be an unwindHeader's address, each once: these are aligned, and not on the stack.
+  static void keep_header_addresses(std::vector<Address>& words, Address sp) {
+    constexpr Address kAlignment = 16, kFirst = 1u << 16, kEndOfUserSpace = Address{1} << 47;
+    std::erase_if(words, [&](Address at) {
+      return at % kAlignment != 0 || at < kFirst || at >= kEndOfUserSpace || (at >= sp && at - sp < kSearchedBytes);
+    });
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    if (words.size() > kMaxCandidates) words.resize(kMaxCandidates);
+  }
+
+  struct Thrown {
+    const Library* library;
+    Address at;  // what the library's own references to it have
+    ExceptionHeader header;
+  };
+  // The exception whose header is at `at`, if one of the libraries has thrown it.
+  std::optional<Thrown> thrown_at(Address at) const {
+    for (const Library* library : {&kLibstdcxx, &kLibcxx}) {
+      const auto header = target_.read_value<ExceptionHeader>(at + library->before_type);
+      if (header && (header->exception_class == library->mark || header->exception_class == library->dependent_mark()))
+        return Thrown{library, at, *header};
+    }
+    return std::nullopt;
+  }
+
+  // The exception whose unwindHeader is at `at`.
+  std::optional<Thrown> thrown_with(Address at) const {
+    const auto mark = target_.read_value<std::uint64_t>(at);
+    if (!mark) return std::nullopt;
+    for (const Library* library : {&kLibstdcxx, &kLibcxx})
+      if (*mark == library->mark || *mark == library->dependent_mark())
+        return thrown_at(at - offsetof(ExceptionHeader, exception_class) - library->before_type);
+    return std::nullopt;
+  }
+
+  // Whether it has not been caught, or was thrown again, by code whose handler is further out than `sp`, and has an
+  // owner: an exception that has ended leaves its bytes behind.
+  bool is_on_its_way(const Thrown& thrown, Address sp) const {
+    constexpr std::uint64_t kMaxOwners = 1u << 16;
+    const ExceptionHeader& header = thrown.header;
+    if (header.handler_count > 0 || header.private_1 != 0 || (header.private_2 != 0 && header.private_2 <= sp))
+      return false;
+    // A dependent exception has one owner.
+    if (header.exception_class == thrown.library->dependent_mark()) return true;
+    std::optional<std::uint64_t> owners;
+    if (thrown.library == &kLibcxx) owners = target_.read_value<std::uint64_t>(thrown.at + sizeof(std::uint64_t));
+    else owners = target_.read_value<std::uint32_t>(thrown.at - kOwnersBeforeHeader);
+    return owners && *owners > 0 && *owners <= kMaxOwners;
+  }
+
+  std::optional<HeldException> held_of(const Thrown& thrown) const {
+    const Library& library = *thrown.library;
+    Address object = thrown.at + library.before_type + sizeof(ExceptionHeader), type = thrown.header.type;
+    if (thrown.header.exception_class == library.dependent_mark()) {
+      const auto original = target_.read_value<Address>(thrown.at + library.primary);
+      if (!original) return std::nullopt;
+      object = *original;
       const auto primary = target_.read_value<ExceptionHeader>(object - sizeof(ExceptionHeader));
       if (!primary || primary->exception_class != library.mark) return std::nullopt;
       type = primary->type;
-    } else if (header->exception_class != library.mark) {
-      return std::nullopt;
     }
     auto name = name_of(type);
     if (!name) return std::nullopt;
-    return HeldException{std::move(*name), text_of(library, object, type, 0)};
+    return HeldException{std::move(*name), text_of(library, object, type, 0), thrown.header.private_2};
   }
 
   std::optional<std::string> name_of(Address type) const {
@@ -407,11 +516,23 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
   return runtime;
 }
 
-std::vector<std::optional<HeldException>> read_held_exceptions(const Target& target, const CxxRuntime& runtime) {
+namespace {
+
+// Of two exceptions that a thread holds in two libraries: the stack grows downwards, so that the handler that was
+// entered last has the lower address.
+void add_handled(std::optional<HeldException>& held, HeldException one) {
+  if (held) one.alone = held->alone = one.alone && held->alone && *held == one;
+  if (!held || one.handler_sp < held->handler_sp) held = std::move(one);
+}
+
+}  // namespace
+
+HeldExceptions read_held_exceptions(const Target& target, const CxxRuntime& runtime) {
   const auto threads = target.threads();
-  std::vector<std::optional<HeldException>> held(threads.size());
+  HeldExceptions held{.handled = std::vector<std::optional<HeldException>>(threads.size()),
+                      .raised = std::vector<std::optional<HeldException>>(threads.size())};
   const Reader reader(target, runtime);
-  std::vector<bool> holds_two(threads.size());
+  std::vector<std::uint64_t> uncaught(threads.size(), 0);
   for (const ExceptionStorage& storage : runtime.storage) {
     // In a live process, what is needed of all threads is fetched by one call each: their heads, their dtvs, their
     // globals.
@@ -435,14 +556,18 @@ std::vector<std::optional<HeldException>> read_held_exceptions(const Target& tar
     }
     target.prefetch(ranges);
     for (const auto& [i, globals] : places) {
-      auto one = reader.held_at(globals);
-      if (!one) continue;
-      if (held[i] && held[i] != one) holds_two[i] = true;
-      held[i] = std::move(one);
+      const auto eh = target.read_value<EhGlobals>(globals);
+      if (!eh) continue;
+      uncaught[i] += eh->uncaught;
+      if (auto one = reader.handled_by(*eh)) add_handled(held.handled[i], std::move(*one));
     }
   }
-  for (std::size_t i = 0; i < held.size(); ++i)
-    if (holds_two[i]) held[i].reset();
+  std::size_t searched = 0;
+  for (std::size_t i = 0; i < threads.size() && searched < kMaxSearchedThreads; ++i) {
+    if (uncaught[i] == 0) continue;
+    ++searched;
+    held.raised[i] = reader.raised_in(*threads[i].registers, uncaught[i]);
+  }
   return held;
 }
 

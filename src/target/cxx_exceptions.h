@@ -1,5 +1,5 @@
 // The C++ exceptions that a process's threads hold, read from the own structures of libstdc++ and of libc++'s
-// libc++abi: the reason why a thread terminates.
+// libc++abi: what a thread handles in a catch block, or the reason why it terminates.
 //
 //     fs_base -> dtv[libstdc++] -> __cxa_eh_globals { caughtExceptions, uncaughtExceptions }
 //                                        |              a list for each thread, innermost first
@@ -22,16 +22,21 @@
 // (__libcpp_refstring: length, capacity and count of references precede the characters). Its std::string has another
 // one.
 //
+// Whoever unwinds the stack notes in unwindHeader's private_2 the stack pointer of the frame that it has found a
+// handler in: libgcc's unwinder and LLVM's alike. It stays there while the exception is handled.
+//
 // Nothing here trusts the process: reads are bounded, and a value is used only if it has the required form (the
 // unwinder's mark of a C++ exception, type_info's vtables at their addresses in the library, a string's length next to
 // its end). Anything else is left out silently.
 //
 // Sources: GCC, libstdc++-v3/libsupc++/unwind-cxx.h and eh_globals.cc; LLVM, libcxxabi/src/cxa_exception.h (layout,
 // marks), cxa_exception_storage.cpp (key), cxa_exception.cpp (__cxa_throw counts the exception as caught before it
-// terminates), libcxx/src/include/refstring.h, libcxx/include/string (__long, __short); checked against Debian's libc++
-// of LLVM 14, 16 and 19; Itanium C++ ABI, 2.9.5 (type_info), 5.1.5.2 (names of
-// builtin types) and "Exception Handling", 2.2.1; glibc,
-// sysdeps/x86_64/nptl/tls.h (dtv), nptl/descr.h (specific, pthread_key_data), nptl_db/structs.def
+// terminates; __cxa_rethrow), libunwind/src/UnwindLevel1.c (unwind_phase1: private_2); GCC, libgcc/unwind.inc
+// (_Unwind_RaiseException: private_2), libstdc++-v3/libsupc++/eh_throw.cc and eh_catch.cc (__cxa_rethrow: a negative
+// handlerCount until the catch block is left); LLVM, libcxx/src/include/refstring.h, libcxx/include/string (__long,
+// __short); checked against Debian's libc++ of LLVM 14, 16 and 19; Itanium C++ ABI, 2.9.5 (type_info), 5.1.5.2 (names
+// of builtin types) and "Exception Handling", 2.2.1; glibc, sysdeps/x86_64/nptl/tls.h (dtv), nptl/descr.h (specific,
+// pthread_key_data), nptl_db/structs.def
 // (_thread_db_pthread_specific); PyTorch, c10/util/Exception.h.
 #pragma once
 
@@ -85,13 +90,29 @@ struct HeldException {
   // Its text, if it has a type whose layout is known, or its value: "42" of an int, the characters of a char*; at most
   // kMaxExceptionText bytes of UTF-8.
   std::optional<std::string> what;
-  bool operator==(const HeldException&) const = default;
+  Address handler_sp = 0;  // the stack pointer of the frame that handles it, as the unwinder has noted it
+  // The thread has no exception on its way at the same time (uncaughtExceptions), nor one of another library. Otherwise
+  // its structures do not show which of them is the reason if it terminates.
+  bool alone = true;
+  friend bool operator==(const HeldException& a, const HeldException& b) {
+    return a.type == b.type && a.what == b.what;
+  }
 };
 inline constexpr std::size_t kMaxExceptionText = 4096;
 
-// Parallel to target.threads(): the exception that each of them is handling, or the unhandled one that ends it. A
-// thread that has another exception in flight at the same time (uncaughtExceptions) is left out, and so is one that
-// holds exceptions of two libraries: its structures do not show which of the two is the reason.
-std::vector<std::optional<HeldException>> read_held_exceptions(const Target& target, const CxxRuntime& runtime);
+// Parallel to target.threads().
+struct HeldExceptions {
+  // The innermost exception that the thread is handling, or the unhandled one that ends it. One that its catch block
+  // has thrown again is on its way, and the next outer one is here instead.
+  std::vector<std::optional<HeldException>> handled;
+  // The one that is on its way (uncaughtExceptions) while destructors run or a handler is looked for; the innermost
+  // if there are several. Nothing in the library's structures refers to it, but the code that will pass it on keeps its
+  // address, in a register or on the stack. So it is searched for there, and only in threads that count such
+  // exceptions. What is found has to be an exception that nobody has caught and that is in use; if more of these are
+  // found than the thread counts, none is taken.
+  std::vector<std::optional<HeldException>> raised;
+};
+
+HeldExceptions read_held_exceptions(const Target& target, const CxxRuntime& runtime);
 
 }  // namespace rankstacks::target

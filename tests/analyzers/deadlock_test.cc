@@ -340,6 +340,17 @@ TEST_CASE("one that handles an exception is what its collective comes from") {
     CHECK(accused(literal) == Accused{{2, "exception"}});
     CHECK(analyze(literal.job).verdict.summary.find("RuntimeError(\"loss is NaN\")") != std::string::npos);
   }
+  SECTION("C++'s, handled or on its way: the rank has not crashed") {
+    for (const auto member : {&ThreadSnapshot::handles_cxx, &ThreadSnapshot::raises_cxx}) {
+      LiteralJob other;
+      for (int r = 0; r < 4; ++r) {
+        RankSnapshot& rank = other.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 40 : 18));
+        if (r == 2) rank.threads[0].*member = HandledCxxException{{"std::runtime_error", "no such shard"}, {}};
+      }
+      CHECK(accused(other) == Accused{{2, "exception"}});
+      CHECK(analyze(other.job).verdict.summary.find("std::runtime_error: no such shard") != std::string::npos);
+    }
+  }
   SECTION("all of them: their programs run in a handler") {
     for (int r = 0; r < 4; ++r)
       handles(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 40 : 18)));

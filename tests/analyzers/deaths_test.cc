@@ -1,6 +1,8 @@
 // How processes have died, in words; and whose death is a cause of its own.
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
+
 #include "analyzers/deaths.h"
 #include "support/odd_rank.h"
 
@@ -99,8 +101,17 @@ TEST_CASE("a signal that another process has sent is no cause") {
     for (const std::size_t r : {0, 1, 3}) dies(literal, r, 6, "SIGABRT", kByTgkill).signal->sender = 1;
     dies(literal, 2, 6, "SIGABRT", kByTgkill).signal->sender = literal.job.ranks[2].pid;
     CHECK(only_rank_2(literal) == "crashed");
-    CHECK(describe_sender(literal.job.ranks[0]) == "sent by pid 1");
-    CHECK(describe_sender(literal.job.ranks[2]).empty());
+    CHECK(describe_sender(literal.job, literal.job.ranks[0]) == "sent by pid 1");
+    CHECK(describe_sender(literal.job, literal.job.ranks[2]).empty());
+    literal.job.ranks[0].signal->sender_uid = 1000;
+    literal.job.ranks[0].signal->sender = literal.job.ranks[3].pid;
+    const std::string by = fmt::format("sent by pid {}", literal.job.ranks[3].pid);
+    CHECK(describe_sender(literal.job, literal.job.ranks[0]) == by + " (rank 3), uid 1000");
+    literal.job.ranks[3].rank.reset();
+    literal.job.ranks[3].command = {"/usr/bin/torchrun", "train.py"};
+    CHECK(describe_sender(literal.job, literal.job.ranks[0]) == by + " (torchrun), uid 1000");
+    literal.job.ranks[3].host = "another";
+    CHECK(describe_sender(literal.job, literal.job.ranks[0]) == by + ", uid 1000");
   }
   SECTION("os.kill of its own process") {
     RankSnapshot& rank = dies(literal, 2, 11, "SIGSEGV", kByKill);
@@ -117,7 +128,7 @@ TEST_CASE("a signal that another process has sent is no cause") {
   SECTION("a fault that was sent") {
     dies(literal, 0, 11, "SIGSEGV", kByKill).signal->sender = 0;
     CHECK(only_rank_2(literal) == "user-code");
-    CHECK(describe_sender(literal.job.ranks[0]) == "sent by a process of another pid namespace");
+    CHECK(describe_sender(literal.job, literal.job.ranks[0]) == "sent by a process of another pid namespace");
   }
 }
 

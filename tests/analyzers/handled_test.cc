@@ -28,6 +28,33 @@ TEST_CASE("a handled exception in words") {
         "E raised in Model.step at model.py");
 }
 
+TEST_CASE("a C++ exception that is handled, next to one of Python's") {
+  LiteralJob literal;
+  literal.rank(0, 1, waits_in_all_reduce());
+  ThreadSnapshot& thread = literal.job.ranks[0].threads[0];
+  thread.handles_cxx = HandledCxxException{{"std::runtime_error", "no such shard\nand more"}, 1};
+  CHECK(handles_exception(thread));
+  CHECK(describe_innermost(literal.job, thread) == "std::runtime_error: no such shard");
+  CHECK(describe_innermost(literal.job, thread, false) == "std::runtime_error");
+  CHECK(describe_failure(literal.job, thread) == "handles std::runtime_error: no such shard");
+  thread.handles = HandledException{"ValueError", {}, 2, {}, {}};
+  CHECK(describe_innermost(literal.job, thread) == "std::runtime_error: no such shard");
+  thread.handles->frame = 0;
+  CHECK(describe_innermost(literal.job, thread) == "ValueError");
+  CHECK(describe_failure(literal.job, thread) == "handles ValueError");
+  SECTION("one that means no failure hides none that does") {
+    thread.handles->type = "StopIteration";
+    CHECK(describe_failure(literal.job, thread) == "handles std::runtime_error: no such shard");
+    thread.handles_cxx.reset();
+    CHECK_FALSE(handles_failure(thread));
+    CHECK(describe_failure(literal.job, thread).empty());
+  }
+  SECTION("one that is on its way") {
+    thread.raises_cxx = HandledCxxException{{"int", "42"}, {}};
+    CHECK(describe_failure(literal.job, thread) == "has raised int: 42");
+  }
+}
+
 TEST_CASE("what threads handle does not part their clusters") {
   LiteralJob literal;
   for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());

@@ -102,6 +102,7 @@ LiteralJob everything() {
   core.signal->place = FaultPlace{FaultRegion::kUnmapped, true, FaultMapping{"[stack]", "rw-", 1},
                                   FaultMapping{"/x/a.so", "r-x", 0x10}, FaultMapping{"", "---", 0x20}};
   core.signal->sender = 4711;
+  core.signal->sender_uid = 4294967294;
   core.signal->instruction =
       FaultInstruction{"mov (%rdi,%rax,8),%rdx", "48 8b 14 c7", {{"rdi", 0xdeadbeef}, {"rax", 0}}};
   core.abort_message = "free(): invalid \"pointer\"\n\u00fc";
@@ -113,6 +114,9 @@ LiteralJob everything() {
   core.threads.front().python_lock = PythonLock{PythonLockKind::kCondition, {}, {}};
   literal.thread(core, 103, "app", {nat("crash")}).exception =
       CxxException{"c10::Error", "CUDA error: unknown error", ExceptionCause::kOwnGpu};
+  ThreadSnapshot& cleans_up = literal.thread(core, 104, "app", {nat("inner"), nat("outer")});
+  cleans_up.handles_cxx = HandledCxxException{{"c10::Error", "timed out", ExceptionCause::kTimeout}, 1};
+  cleans_up.raises_cxx = HandledCxxException{{"int", {}}, {}};
 
   core.modules = {{"NCCL", "/v/libnccl.so.2", "aa11", "2.28.9", VersionFrom::kText, "13.0"},
                   {"gloo", "/v/lib\x1b.so", "", "", VersionFrom::kUnknown, ""}};

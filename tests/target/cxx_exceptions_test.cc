@@ -86,7 +86,7 @@ std::optional<HeldException> held_here() {
   const OwnProcess process;
   const CxxRuntime runtime = find_cxx_runtime(process.modules());
   REQUIRE(!runtime.storage.empty());
-  const auto held = read_held_exceptions(process, runtime);
+  const auto held = read_held_exceptions(process, runtime).handled;
   REQUIRE(held.size() == 1);
   return held.front();
 }
@@ -202,21 +202,109 @@ TEST_CASE("the exception that a thread handles") {
     REQUIRE(held);
     CHECK(held->what == "of a thread");
   }
-  SECTION("while another exception propagates, it is not known which one is handled") {
+  SECTION("while another exception propagates, it is not known which one would be the reason of an end") {
     struct Reader {
       std::optional<HeldException>& into;
       ~Reader() { into = held_here(); }
     };
-    std::optional<HeldException> held = HeldException{"not looked at", {}};
+    std::optional<HeldException> held;
     try {
       throw std::logic_error("handled");
     } catch (...) {
+      CHECK(held_here()->alone);
       try {
         const Reader reader{held};
         throw std::runtime_error("on its way");
       } catch (...) {}
     }
-    CHECK(!held);
+    REQUIRE(held);
+    CHECK(held->what == "handled");
+    CHECK_FALSE(held->alone);
+  }
+}
+
+namespace {
+
+// libstdc++'s structures: fs_base is 0x1000; the globals are at fs_base - 0x100, the stack at 0x20000.
+struct Unwinding {
+  static constexpr Address kFs = 0x1000, kGlobals = kFs - 0x100, kStack = 0x20000, kHandler = kStack + 0x800;
+  static constexpr Address kHeader = 0x300010, kUnwindHeader = kHeader + 80;
+  FakeTarget fake;
+  CxxRuntime runtime{{{.offset = -0x100}}, {0x5000}, {0x6000}, {0x7000}, {}};
+  std::array<std::uint64_t, 2> owners{1, 0};
+  std::array<std::uint64_t, 14> header{};
+  std::uint64_t uncaught = 1;
+  std::array<std::uint64_t, 0x1000 / 8> stack{};
+
+  Unwinding() {
+    ThreadInfo thread;
+    thread.registers = Registers{};
+    thread.registers->fs_base = kFs;
+    thread.registers->set(kRsp, kStack);
+    fake.threads_ = {thread};
+    header[0] = 0x4000;
+    header[10] = 0x474e5543432b2b00;
+    header[13] = kHandler;
+    stack[9] = kUnwindHeader;
+    fake.put_value<std::array<std::uint64_t, 2>>(0x4000, {0x5000, 0x9000});
+    fake.put(0x9000, code({'S', 't', '1', '3', 'r', 'u', 'n', 't', 'i', 'm', 'e', '_', 'e', 'r', 'r', 'o', 'r', 0}));
+    fake.put_value<std::array<std::uint64_t, 4>>(0x8000, {5, 5, 0, 0x006f6c6c6568});  // "hello"
+  }
+  void put(Address at, const std::array<std::uint64_t, 14>& bytes) {
+    fake.put_value(at - 16, owners);
+    fake.put_value(at, bytes);
+    fake.put_value<std::array<std::uint64_t, 2>>(at + 112, {0, 0x8018});
+  }
+  std::optional<HeldException> raised() {
+    fake.put_value<std::array<std::uint64_t, 2>>(kGlobals, {0, uncaught});
+    put(kHeader, header);
+    fake.put_value(kStack, stack);
+    const HeldExceptions held = read_held_exceptions(fake, runtime);
+    CHECK(!held.handled.front());
+    return held.raised.front();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an exception that is on its way is found on the stack") {
+  Unwinding unwinding;
+  const HeldException hello{"St13runtime_error", "hello"};
+  CHECK(unwinding.raised() == hello);
+  CHECK(unwinding.raised()->handler_sp == Unwinding::kHandler);
+  SECTION("in a register") {
+    unwinding.stack[9] = 0;
+    CHECK(!unwinding.raised());
+    unwinding.fake.threads_[0].registers->set(kRbx, Unwinding::kUnwindHeader);
+    CHECK(unwinding.raised() == hello);
+  }
+  SECTION("only of a thread that counts one") {
+    unwinding.uncaught = 0;
+    CHECK(!unwinding.raised());
+  }
+  SECTION("none that is handled, that has ended, or whose handler has been left") {
+    unwinding.header[5] = 1;  // handlerCount
+    CHECK(!unwinding.raised());
+    unwinding.header[5] = 0xffffffff;  // -1: thrown again
+    CHECK(unwinding.raised());
+    for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{0x7f12345678}}) {
+      unwinding.owners[0] = count;
+      CHECK(!unwinding.raised());
+    }
+    unwinding.owners[0] = 2;
+    CHECK(unwinding.raised());
+    unwinding.header[13] = Unwinding::kStack - 16;
+    CHECK(!unwinding.raised());
+  }
+  SECTION("the innermost of two; if the thread counts fewer, it is not known which they are") {
+    auto other = unwinding.header;
+    other[13] = Unwinding::kHandler - 0x100;
+    constexpr Address kOther = Unwinding::kHeader + 0x1000;
+    unwinding.put(kOther, other);
+    unwinding.stack[20] = kOther + 80;
+    CHECK(!unwinding.raised());
+    unwinding.uncaught = 2;
+    CHECK(unwinding.raised()->handler_sp == Unwinding::kHandler - 0x100);
   }
 }
 
@@ -240,7 +328,7 @@ TEST_CASE("a thread whose structures lead nowhere holds nothing") {
   for (const Address fs_base : {Address{0}, Address{0x1000}, ~Address{0}, ~Address{0} - 8}) {
     thread.registers->fs_base = fs_base;
     fake.threads_ = {thread};
-    CHECK(read_held_exceptions(fake, runtime) == std::vector<std::optional<HeldException>>(1));
+    CHECK(read_held_exceptions(fake, runtime).handled == std::vector<std::optional<HeldException>>(1));
   }
   SECTION("lists that lead to themselves, and absurd sizes") {
     // fs_base is 0x1000; the globals are at fs_base - 0x100, as with local exec; the exception at 0x3000 states its
@@ -256,26 +344,26 @@ TEST_CASE("a thread whose structures lead nowhere holds nothing") {
     fake.put_value<std::array<std::uint64_t, 4>>(0x3070, {0, 0x8018, 0, 0});
     fake.put_value<std::array<std::uint64_t, 3>>(0x4000, {0x6000, 0x9000, 0x4000});  // its base is itself
     fake.put(0x9000, code({'3', 'a', 'b', 'c', 0}));
-    const auto held = read_held_exceptions(fake, literal);
+    const auto held = read_held_exceptions(fake, literal).handled;
     REQUIRE(held.front());
     CHECK(held.front()->type == "3abc");
     CHECK(!held.front()->what);
     fake.put(0x9000, code({'S', 't', '1', '3', 'r', 'u', 'n', 't', 'i', 'm', 'e', '_', 'e', 'r', 'r', 'o', 'r', 0}));
     fake.put_value<std::array<std::uint64_t, 3>>(
         0x8000, {~std::uint64_t{0}, ~std::uint64_t{0}, 0});  // a text of 2^64 - 1 characters
-    CHECK(!read_held_exceptions(fake, literal).front()->what);
+    CHECK(!read_held_exceptions(fake, literal).handled.front()->what);
     fake.put_value<std::array<std::uint64_t, 3>>(0x8000, {9, 5, 0});  // longer than its capacity
-    CHECK(!read_held_exceptions(fake, literal).front()->what);
+    CHECK(!read_held_exceptions(fake, literal).handled.front()->what);
     fake.put_value<std::array<std::uint64_t, 4>>(0x8000, {5, 5, 0, 0x006f6c6c6568});  // "hello"
-    CHECK(read_held_exceptions(fake, literal).front()->what == "hello");
+    CHECK(read_held_exceptions(fake, literal).handled.front()->what == "hello");
     SECTION("a type_info whose vtable is not one of libstdc++'s") {
       literal.single_bases.clear();
-      CHECK(!read_held_exceptions(fake, literal).front());
+      CHECK(!read_held_exceptions(fake, literal).handled.front());
     }
     SECTION("another language's exception") {
       header[10] = 0x4f5a3443432b2b00;
       fake.put_value(0x3000, header);
-      CHECK(!read_held_exceptions(fake, literal).front());
+      CHECK(!read_held_exceptions(fake, literal).handled.front());
     }
   }
 }
@@ -311,7 +399,7 @@ TEST_CASE("an exception of libc++abi") {
   put_name("St13runtime_error");
   fake.put_value<std::array<std::uint64_t, 2>>(kObject, {0, 0x8018});
   fake.put_value<std::array<std::uint64_t, 4>>(0x8000, {5, 5, 0, 0x006f6c6c6568});  // "hello"
-  const auto held = [&] { return read_held_exceptions(fake, runtime).front(); };
+  const auto held = [&] { return read_held_exceptions(fake, runtime).handled.front(); };
   REQUIRE(held());
   CHECK(*held() == HeldException{"St13runtime_error", "hello"});
 
@@ -327,7 +415,8 @@ TEST_CASE("an exception of libc++abi") {
       fake.put(0x9100, code({'3', 'a', 'b', 'c', 0}));
       fake.put_value(0x3800, header);
       fake.put_value<std::array<std::uint64_t, 2>>(kGlobals, {0x3800, 0});
-      CHECK(!held());
+      REQUIRE(held());
+      CHECK_FALSE(held()->alone);
     }
   }
   SECTION("rethrown by exception_ptr") {
@@ -368,7 +457,8 @@ TEST_CASE("an exception of libc++abi") {
   }
   SECTION("one in flight") {
     fake.put_value<std::array<std::uint64_t, 2>>(kGlobals, {kHeader, 1});
-    CHECK(!held());
+    REQUIRE(held());
+    CHECK_FALSE(held()->alone);
   }
   SECTION("a key that is not in use, has no block, or is none") {
     fake.put_value<std::array<std::uint64_t, 2>>(kBlock + 5 * 16, {4, kGlobals});

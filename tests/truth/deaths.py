@@ -1,6 +1,7 @@
 """How processes have died, from the kernel's cores."""
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -279,10 +280,34 @@ def case_a_sent_signal_is_no_cause(directory):
     report = json_report("core", own, sent)
     found = [rank["signal"] for rank in report["ranks"]]
     check([(one["name"], one["sender"]) for one in found] == [("SIGABRT", first["pid"]), ("SIGABRT", os.getpid())], repr(found))
+    check([one["sender_uid"] for one in found] == [os.getuid()] * 2, repr(found))
     suspects = report["verdict"]["suspects"]
     check([(suspect["rank"], suspect["reason"]) for suspect in suspects] == [(0, "crashed")], repr(report["verdict"]))
     check("the loss is finite" in suspects[0]["summary"], repr(suspects))
-    check("sent by pid %d" % os.getpid() in run_tool("core", own, sent, "--threads", "all")[1].decode(), "the text names no sender")
+    words = "sent by pid %d, uid %d" % (os.getpid(), os.getuid())
+    for shown in (["--threads", "all"], ["--format", "html"]):
+        check(words in " ".join(run_tool("core", own, sent, *shown)[1].decode().split()), "%r: the text names no sender" % shown)
+
+
+def unlimited_cores():
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def case_a_signal_of_another_rank(directory):
+    """Rank 0 aborts rank 1, and then fails an assertion."""
+    first = os.path.join(directory, "0")
+    os.makedirs(first)
+    kill = "import os, signal, sys; os.kill(int(sys.argv[1]), signal.SIGABRT); os.execv(sys.argv[2], sys.argv[2:])"
+    place = os.path.join(directory, "1")
+    os.makedirs(place)
+    with Fixture([os.path.join(FIXTURES, "dies"), "sent"], cwd=place, env=dict(os.environ, RANK="1", WORLD_SIZE="2"), preexec_fn=unlimited_cores) as fixture:
+        truth, own = kernel_core(first, "dies", command=["/usr/bin/env", "RANK=0", "WORLD_SIZE=2", "/usr/bin/python3", "-c", kill, str(fixture.pid), os.path.join(FIXTURES, "dies"), "assertion"])
+        fixture.process.wait(timeout=60)
+    cores = [os.path.join(place, name) for name in os.listdir(place) if name.startswith("core")]
+    if not cores:
+        raise Skip("the kernel has written no core here")
+    text = " ".join(run_tool("core", own, cores[0], "--threads", "all")[1].decode().split())
+    check("sent by pid %d (rank 0), uid %d" % (truth["pid"], os.getuid()) in text, text)
 
 
 if __name__ == "__main__":

@@ -42,23 +42,23 @@ def unpacked(version):
     return os.path.join(UNPACKED, version, "usr", "lib", "llvm-" + version, "lib")
 
 
-def build(directory, compiler, flags, libraries):
+def build(directory, compiler, flags, libraries, fixture="terminates"):
     if not shutil.which(compiler):
         raise Skip("no %s" % compiler)
-    program = os.path.join(directory, "terminates")
+    program = os.path.join(directory, fixture)
     native = os.path.join(SOURCE, "fixtures", "native")
     # -w: the fixtures' attributes are GCC's.
     command = [compiler, "-w", "-std=c++20", "-O2", "-g0", "-fPIE", "-pie", "-pthread", "-I", native] + flags
-    return subprocess.run(command + [os.path.join(native, "terminates.cc"), "-o", program] + libraries, stdout=subprocess.PIPE,
+    return subprocess.run(command + [os.path.join(native, fixture + ".cc"), "-o", program] + libraries, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False), program
 
 
-def build_with(directory, compiler, version):
+def build_with(directory, compiler, version, fixture="terminates"):
     libraries = unpacked(version)
     headers = os.path.join(UNPACKED, HEADERS, "usr", "lib", "llvm-" + HEADERS, "include", "c++", "v1")
     done, program = build(directory, compiler, ["-nostdinc++", "-isystem", headers],
                           ["-nodefaultlibs"] + [os.path.join(libraries, name) for name in ("libc++.so.1", "libc++abi.so.1", "libunwind.so.1")]
-                          + ["-lm", "-lc", "-lgcc", "-Wl,--disable-new-dtags,-rpath," + libraries])
+                          + ["-lm", "-lc", "-lgcc", "-Wl,--disable-new-dtags,-rpath," + libraries], fixture)
     check(done.returncode == 0, "%s: %s" % (compiler, done.stdout.decode(errors="replace")))
     return program
 

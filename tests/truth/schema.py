@@ -83,6 +83,7 @@ THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZ
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
 CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
+HANDLED_CXX = {"type": text, "what": or_null(text), "frame": or_null(number)}
 PYTHON_THREAD = {"id": hexadecimal, "name": or_null(text)}
 PYTHON_LOCK = {"type": one_of("Lock", "RLock", "module lock", "condition")}
 CHAINED = {"link": one_of("cause", "context"), "type": text, "message": or_null(text), "raised": anything}
@@ -256,6 +257,14 @@ class Checker:
                 self.object(thread["exception"], EXCEPTION, place + ".exception")
                 if isinstance(thread["exception"], dict) and "cause" in thread["exception"]:
                     self.object(thread["exception"], CAUSE, place + ".exception")
+            for name in ("handles_cxx", "raises_cxx"):
+                if name in thread and self.object(thread[name], HANDLED_CXX, place + "." + name):
+                    if "cause" in thread[name]:
+                        self.object(thread[name], CAUSE, place + "." + name)
+                    if thread[name]["frame"] is not None and (thread[name]["frame"] >= len(thread["frames"]) or thread["frames"][thread[name]["frame"]]["kind"] != "native"):
+                        self.errors.append("%s.%s: its handler is in no native frame" % (place, name))
+                    if "exception" in thread:
+                        self.errors.append("%s ends by an exception, and has %s" % (place, name))
             if "raises" in thread:
                 self.object(thread["raises"], HANDLED, place + ".raises")
             for exception in (thread.get("handles"), thread.get("raises")):
