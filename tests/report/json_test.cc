@@ -250,7 +250,7 @@ TEST_CASE("the documented fields (docs/json.md)") {
         Json::parse(R"({"number": 11, "name": "SIGSEGV", "tid": 101, "code": 1, "fault_address": "0xdeadbeef",
           "instruction": {"text": "mov (%rdi,%rax,8),%rdx", "bytes": "48 8b 14 c7",
             "registers": [{"name": "rdi", "value": "0xdeadbeef"}, {"name": "rax", "value": "0x0"}]},
-          "sender": 4711, "place": {"region": "unmapped", "executed": true,
+          "sender": 4711, "sender_uid": 4294967294, "place": {"region": "unmapped", "executed": true,
             "mapping": {"name": "[stack]", "permissions": "rw-", "distance": "0x1"},
             "below": {"name": "/x/a.so", "permissions": "r-x", "distance": "0x10"},
             "above": {"name": null, "permissions": "---", "distance": "0x20"}}})"));
