@@ -1,5 +1,6 @@
 // What other tools have printed about processes, with and without launchers' prefixes and the headings of torch's debug
 // server.
+#include "analyzers/motion.h"
 #include "dumps/draft.h"
 #include "dumps/dump.h"
 #include "input.h"
@@ -14,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(!job.error().what.empty(), "an error says what is wrong");
     return 0;
   }
-  dumps::keep_one_dump_of_each(*job);
+  analyzers::fold_earlier(*job, dumps::keep_one_dump_of_each(*job));
   for (const RankSnapshot& rank : job->ranks) {
     if (rank.status == Status::kFailed) continue;  // it has not answered
     fuzz::require((!rank.threads.empty() || !rank.gpus.empty()) && rank.dumped_by,

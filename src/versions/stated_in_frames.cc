@@ -36,8 +36,11 @@ std::optional<Stated> stated_by_module(const std::string& path) {
   const known::ComponentRule* rule = known::component_of(name);
   if (rule == nullptr) return std::nullopt;
   std::string version;
-  if (rule->component == known::kPython) version = python_version_at(name.substr(name.find("python3") + 6));
-  else if (rule->named_by_release) version = version_of_file_name(name, rule->names_major);
+  constexpr std::string_view kPythonName = "python";
+  if (rule->component == known::kPython) {
+    const std::size_t at = name.find(kPythonName);
+    if (at != std::string_view::npos) version = python_version_at(name.substr(at + kPythonName.size()));
+  } else if (rule->named_by_release) version = version_of_file_name(name, rule->names_major);
   if (version.empty()) return std::nullopt;
   return Stated{std::string(rule->component), path, std::move(version)};
 }
