@@ -141,10 +141,10 @@ bool Judge::ended_without_a_reason(const RankState& s) const {
   const RankSnapshot& rank = job_.ranks[s.rank];
   if (!rank.signal || rank.signal->number != SIGABRT || is_sent_by_another(rank) || rank.abort_message) return false;
   return std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
-    const auto says_little = [](const std::optional<HandledException>& exception) {
+    const auto says_little = [](const Boxed<HandledException>& exception) {
       return !exception || known::is_lost_connection(exception->type);
     };
-    const auto cxx_says_little = [](const std::optional<HandledCxxException>& handled) {
+    const auto cxx_says_little = [](const Boxed<HandledCxxException>& handled) {
       return !handled || handled->exception.cause == ExceptionCause::kPeer;
     };
     return thread.tid == rank.signal->tid && !thread.exception && says_little(thread.handles) &&

@@ -3,6 +3,7 @@
 #include "diff/diff_json.h"
 #include "diff/diff_text.h"
 #include "input.h"
+#include "report/compact_form.h"
 #include "report/html_data.h"
 #include "report/report.h"
 
@@ -22,6 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto again = report::read_json_report(saved, "again.json");
   fuzz::require(again.has_value(), "what was saved can be read");
   fuzz::require(report::json_report(*again, analyzers::analyze(*again)) == saved, "and is the same");
+  const auto compact = report::read_json_report(report::as_compact_form(saved, 32), "compact");
+  fuzz::require(compact.has_value(), "its compact form can be read");
+  fuzz::require(report::json_report(*compact, analyzers::analyze(*compact)) == saved, "and is the same");
   // Compared with itself, and with itself without its first processes, so that there is something to match.
   JobSnapshot fewer = *again;
   fewer.ranks.erase(fewer.ranks.begin(), fewer.ranks.begin() + static_cast<std::ptrdiff_t>(fewer.ranks.size() / 2));

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -20,6 +21,8 @@
 
 namespace rankstacks::cli {
 namespace {
+
+constexpr std::size_t kFilesAtOnce = 64;  // whose texts are in memory
 
 // A saved report, or the dump of another tool.
 Result<JobSnapshot> read_report_or_dump(const std::string& text, const std::string& path, const FileRanks& ranks) {
@@ -72,27 +75,35 @@ std::vector<Result<std::string>> read_files(const std::vector<std::string>& path
 
 Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const FileRanks& ranks,
                                    std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
-  std::vector<JobSnapshot> snapshots;
+  report::JobMerger merger;
   std::optional<Error> first;
-  std::vector<Result<std::string>> texts =
-      read_files(paths, limit, [](const std::string& path) { return report::read_report_file(path); });
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
-    auto& text = texts[i];
-    auto snapshot = text ? read_saved(*text, subject, ranks) : Result<JobSnapshot>(fail(text.error()));
-    if (snapshot && snapshot->ranks.empty() && snapshot->nodes.empty())
-      snapshot = fail(
-          {.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
-    if (snapshot) {
-      snapshots.push_back(std::move(*snapshot));
-      continue;
+  bool any = false;
+  for (std::size_t begin = 0; begin < paths.size(); begin += kFilesAtOnce) {
+    const std::vector<std::string> some(
+        paths.begin() + static_cast<std::ptrdiff_t>(begin),
+        paths.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kFilesAtOnce, paths.size())));
+    std::vector<Result<std::string>> texts =
+        read_files(some, limit, [](const std::string& path) { return report::read_report_file(path); });
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const std::string subject = some[i] == "-" ? "standard input" : some[i];
+      auto& text = texts[i];
+      auto snapshot = text ? read_saved(*text, subject, ranks) : Result<JobSnapshot>(fail(text.error()));
+      if (text) text->clear(), text->shrink_to_fit();
+      if (snapshot && snapshot->ranks.empty() && snapshot->nodes.empty())
+        snapshot = fail(
+            {.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
+      if (snapshot) {
+        merger.add(*std::move(snapshot));
+        any = true;
+        continue;
+      }
+      all_read = false;
+      print_error(err, report::sanitize(snapshot.error().message()), snapshot.error().hint);
+      if (!first) first = snapshot.error();
     }
-    all_read = false;
-    print_error(err, report::sanitize(snapshot.error().message()), snapshot.error().hint);
-    if (!first) first = snapshot.error();
   }
-  if (snapshots.empty()) return fail(*first);
-  JobSnapshot job = report::merge_snapshots(std::move(snapshots));
+  if (!any) return fail(*first);
+  JobSnapshot job = merger.take();
   analyzers::fold_earlier(job, dumps::keep_one_dump_of_each(job));
   return job;
 }

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/boxed.h"
 #include "base/types.h"
 #include "model/environment.h"
 #include "model/fault.h"
@@ -68,6 +69,7 @@ class FrameTable {
   FrameId intern(Frame frame);
   const Frame& operator[](FrameId id) const { return frames_[id]; }
   std::size_t size() const { return frames_.size(); }
+  std::vector<Frame> take() && { return std::move(frames_); }  // by their ids
 
  private:
   std::vector<Frame> frames_;
@@ -272,21 +274,21 @@ struct ThreadSnapshot {
   std::optional<Gil> gil;
   // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names.
   bool collecting = false;
-  std::optional<SyscallInfo> syscall;
+  Boxed<SyscallInfo> syscall;
   // The C++ exception by which it terminates its process: one that was not caught, or one that it was handling when it
   // called std::terminate.
-  std::optional<CxxException> exception;
+  Boxed<CxxException> exception;
   // The innermost C++ exception that it is handling; never that of a thread with `exception`.
-  std::optional<HandledCxxException> handles_cxx = {};
-  std::optional<HandledCxxException> raises_cxx = {};  // the one that is on its way
-  std::optional<HandledException> handles;             // the innermost Python exception that it is handling
+  Boxed<HandledCxxException> handles_cxx;
+  Boxed<HandledCxxException> raises_cxx;  // the one that is on its way
+  Boxed<HandledException> handles;        // the innermost Python exception that it is handling
   // The Python exception that it has raised and that is on its way to a handler, or to the end of the process. `frame`
   // and `handler` are those of its traceback's first entry.
-  std::optional<HandledException> raises;
+  Boxed<HandledException> raises;
   // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
   // it. One that is not among the threads has ended, and left the mutex locked.
   std::optional<Tid> lock_owner;
-  std::optional<PythonLock> python_lock;  // the Python lock that it waits for
+  Boxed<PythonLock> python_lock;  // the Python lock that it waits for
   // The thread of its process for whose end it waits, in pthread_join or in Python's Thread.join.
   std::optional<Tid> joins;
   StackEnd stack_end = StackEnd::kComplete;

@@ -9,7 +9,8 @@
 //     rankstacks-answer 1 NONCE NODE end LINES BYTES SHA256
 //
 // The bytes of all data lines in their order are one zstd frame; unpacked, "rankstacks-node 1 EXIT SAID REPORT\n" with
-// SAID bytes of the tool's stderr and REPORT bytes of its stdout behind it.
+// SAID bytes of the tool's stderr and REPORT bytes of its stdout behind it, the latter as report/compact_form.h has
+// documents, if it is JSON.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +64,7 @@ std::string answer_line(std::string_view prefix, std::string_view text);
 struct NodeReply {
   int exit_status = 0;
   std::string said;    // stderr
-  std::string report;  // stdout
+  std::string report;  // stdout, or its compact form
 };
 
 // All lines of `reply` but hello, each with its newline.

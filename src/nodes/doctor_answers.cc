@@ -5,11 +5,11 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "analyzers/node_words.h"
 #include "model/host_set.h"
 #include "nodes/join_answers.h"
+#include "report/compact_form.h"
 #include "report/json_node.h"
 #include "report/json_nodes.h"
 #include "report/json_text.h"
@@ -18,6 +18,7 @@
 namespace rankstacks::nodes {
 namespace {
 
+constexpr int kMaxDepth = 8;
 constexpr std::size_t kMaxFindings = 100'000, kMaxMends = 1000;
 
 SharedFinding read_finding(const report::Node& node) {
@@ -38,8 +39,9 @@ SharedFinding read_finding(const report::Node& node) {
 }
 
 std::vector<SharedFinding> read_findings(const std::string& text) {
-  const report::Json document = report::Json::parse(text);
-  const report::Node root(document, nullptr, "");
+  const auto document = report::read_text_or_compact_form(text, kMaxDepth, "");
+  if (!document) throw report::Defect{document.error().code, "not JSON"};
+  const report::Node root(document->root(), nullptr, "");
   root.require_object();
   std::vector<SharedFinding> findings;
   root.required("findings", [&](const report::Node& list) {
@@ -69,8 +71,6 @@ DoctorAnswers join_doctors(std::vector<NodeAnswer> answers) {
       findings = read_findings(reply->report);
     } catch (const report::Defect& defect) {
       node.said = defect.what.substr(0, 512);
-    } catch (const report::Json::exception&) {
-      node.said = "not JSON";
     }
     if (!node.said.empty()) {
       node.fault = reply->report.empty() ? NodeFault::kTool : NodeFault::kMalformed;

@@ -44,6 +44,25 @@ struct Layout {
   }
 };
 
+// What the ranks of the nodes that have answered say of how all are numbered.
+struct Numbering {
+  std::vector<std::vector<int>> seen;  // of each node
+  int world = 0, block = 0;            // the ranks of the job; the most of one node
+  bool one_world = true;
+
+  void add(const std::vector<RankSnapshot>& of_node) {
+    std::vector<int>& numbers = seen.emplace_back();
+    for (const RankSnapshot& rank : of_node) {
+      if (rank.kind != RankKind::kRank || !rank.rank || !rank.world_size) continue;
+      one_world = one_world && (world == 0 || world == *rank.world_size) && *rank.rank < *rank.world_size;
+      world = *rank.world_size;
+      block = std::max(block, std::min(rank.local_world_size.value_or(0), world));
+      numbers.push_back(*rank.rank);
+    }
+    block = std::max(block, static_cast<int>(std::set<int>(numbers.begin(), numbers.end()).size()));
+  }
+};
+
 // Fewer bytes than a report has are no reason to believe that it is one: read_json_report bounds all of it.
 void read_reply(const NodeReply& reply, NodeSnapshot& node, JobSnapshot& into) {
   const auto blame = [&](NodeFault fault) {
@@ -104,31 +123,19 @@ void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std
 }
 
 JobSnapshot join_answers(std::vector<NodeAnswer> answers) {
+  report::JobMerger merger;
   std::vector<NodeSnapshot> nodes;
-  std::vector<JobSnapshot> jobs, some;
+  Numbering numbering;
   for (NodeAnswer& answer : answers) {
     const std::optional<NodeReply> reply = take_reply(answer);
     nodes.push_back(std::move(answer.node));
-    jobs.emplace_back();
-    if (reply) read_reply(*reply, nodes.back(), jobs.back());
+    JobSnapshot job;
+    if (reply) read_reply(*reply, nodes.back(), job);
+    numbering.add(job.ranks);
+    if (!job.ranks.empty()) merger.add(std::move(job));
   }
-  std::vector<std::vector<int>> seen(nodes.size());
-  int world = 0, block = 0;
-  bool one_world = true;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    for (const RankSnapshot& rank : jobs[i].ranks) {
-      if (rank.kind != RankKind::kRank || !rank.rank || !rank.world_size) continue;
-      one_world = one_world && (world == 0 || world == *rank.world_size) && *rank.rank < *rank.world_size;
-      world = *rank.world_size;
-      block = std::max(block, std::min(rank.local_world_size.value_or(0), world));
-      seen[i].push_back(*rank.rank);
-    }
-    block = std::max(block, static_cast<int>(std::set<int>(seen[i].begin(), seen[i].end()).size()));
-  }
-  if (one_world) assign_silent_ranks(nodes, seen, world, block);
-  for (JobSnapshot& job : jobs)
-    if (!job.ranks.empty()) some.push_back(std::move(job));
-  JobSnapshot job = report::merge_snapshots(std::move(some));
+  if (numbering.one_world) assign_silent_ranks(nodes, numbering.seen, numbering.world, numbering.block);
+  JobSnapshot job = merger.take();
   job.nodes = std::move(nodes);
   return job;
 }

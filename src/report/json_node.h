@@ -2,21 +2,21 @@
 // that names that place.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/result.h"
+#include "report/json_document.h"
 #include "report/json_words.h"
 
 namespace rankstacks::report {
-
-using Json = nlohmann::json;
 
 // Thrown by Node only, caught in read_json_report.
 struct Defect {
@@ -27,8 +27,8 @@ struct Defect {
 // A value with its place in the document, such as "ranks[3].threads[0].tid".
 class Node {
  public:
-  Node(const Json& value, const Node* parent, std::string_view key) : value_(value), parent_(parent), key_(key) {}
-  Node(const Json& value, const Node* parent, std::size_t index) : value_(value), parent_(parent), index_(index) {}
+  Node(const JsonValue& value, const Node* parent, std::string_view key) : value_(value), parent_(parent), key_(key) {}
+  Node(const JsonValue& value, const Node* parent, std::size_t index) : value_(value), parent_(parent), index_(index) {}
 
   std::string path() const {
     std::string text = parent_ ? parent_->path() : "";
@@ -45,69 +45,72 @@ class Node {
     throw Defect{code, at.empty() ? what : at + ": " + what};
   }
 
-  bool is_null() const { return value_.is_null(); }
+  bool is_null() const { return value_.kind == Kind::kNull; }
+  // Equal for two objects without objects or arrays in them if these are equal; nullptr: not an object.
+  const JsonMember* identity() const { return value_.kind == Kind::kObject ? value_.members : nullptr; }
 
   void require_object() const {
-    if (!value_.is_object()) expected("an object");
+    if (value_.kind != Kind::kObject) expected("an object");
   }
   template <class F>
   void each(std::size_t most, F&& f) const {
-    if (!value_.is_array()) expected("an array");
-    if (value_.size() > most)
-      fail_with(fmt::format("{} elements, more than {}", value_.size(), most), ErrorCode::kLimit);
-    std::size_t index = 0;
-    for (const Json& element : value_) f(Node(element, this, index++));
+    if (value_.kind != Kind::kArray) expected("an array");
+    if (value_.size > most) fail_with(fmt::format("{} elements, more than {}", value_.size, most), ErrorCode::kLimit);
+    for (std::size_t i = 0; i < value_.size; ++i) f(Node(value_.elements[i], this, i));
   }
-  // f(name, member) for every member of an object.
+  // f(name, member) for every member of an object, by name; of several of one name the last.
   template <class F>
   void each_member(std::size_t most, F&& f) const {
     require_object();
-    if (value_.size() > most)
-      fail_with(fmt::format("{} members, more than {}", value_.size(), most), ErrorCode::kLimit);
-    for (const auto& [name, member] : value_.items()) f(name, Node(member, this, name));
+    if (value_.size > most) fail_with(fmt::format("{} members, more than {}", value_.size, most), ErrorCode::kLimit);
+    std::map<std::string, const JsonValue*> by_name;
+    for (const JsonMember* member = value_.members; member != value_.members + value_.size; ++member)
+      by_name[std::string(member->key)] = &member->value;
+    for (const auto& [name, member] : by_name) f(name, Node(*member, this, name));
   }
   // f(member) if the member exists and is not null.
   template <class F>
   void optional(std::string_view key, F&& f) const {
-    const auto it = value_.find(key);
-    if (it == value_.end() || it->is_null()) return;
-    f(Node(*it, this, key));
+    const JsonValue* const member = find(key);
+    if (member == nullptr || member->kind == Kind::kNull) return;
+    f(Node(*member, this, key));
   }
   template <class F>
   void required(std::string_view key, F&& f) const {
-    const auto it = value_.find(key);
-    if (it == value_.end()) Node(value_, this, key).fail_with("missing");
-    f(Node(*it, this, key));
+    const JsonValue* const member = find(key);
+    if (member == nullptr) Node(value_, this, key).fail_with("missing");
+    f(Node(*member, this, key));
   }
 
   std::string text() const {
-    if (!value_.is_string()) expected("a string");
-    return value_.get<std::string>();
+    if (value_.kind != Kind::kString) expected("a string");
+    return std::string(value_.string());
   }
   double real() const {
-    if (!value_.is_number()) expected("a number");
-    return value_.get<double>();
+    switch (value_.kind) {
+      case Kind::kNegative: return static_cast<double>(value_.negative());
+      case Kind::kNatural: return static_cast<double>(value_.natural());
+      case Kind::kReal: return value_.real();
+      default: expected("a number");
+    }
   }
   std::int64_t integer(std::int64_t least, std::int64_t most) const {
-    if (!value_.is_number()) expected("a number");
-    if (!value_.is_number_integer()) expected("a whole number");
-    const bool too_big =
-        value_.is_number_unsigned() && value_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
-    if (too_big || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most)
+    require_whole();
+    const bool too_big = value_.kind == Kind::kNatural && value_.natural() > static_cast<std::uint64_t>(INT64_MAX);
+    if (too_big || value_.negative() < least || value_.negative() > most)
       fail_with(fmt::format("a number from {} to {} expected", least, most));
-    return value_.get<std::int64_t>();
+    return value_.negative();
   }
   std::uint64_t unsigned64() const {
-    if (!value_.is_number()) expected("a number");
-    if (!value_.is_number_integer()) expected("a whole number");
-    if (!value_.is_number_unsigned() && value_.get<std::int64_t>() < 0) fail_with("a number from 0 expected");
-    return value_.get<std::uint64_t>();
+    require_whole();
+    if (value_.kind == Kind::kNegative) fail_with("a number from 0 expected");
+    return value_.natural();
   }
   std::uint32_t uint32() const { return static_cast<std::uint32_t>(integer(0, UINT32_MAX)); }
   int int32(int least = INT_MIN) const { return static_cast<int>(integer(least, INT_MAX)); }
   bool boolean() const {
-    if (!value_.is_boolean()) expected("true or false");
-    return value_.get<bool>();
+    if (value_.kind != Kind::kBoolean) expected("true or false");
+    return value_.bits != 0;
   }
   std::uint64_t hex() const {
     const std::string digits = text();
@@ -128,18 +131,27 @@ class Node {
   }
 
  private:
+  using Kind = JsonValue::Kind;
+
+  const JsonValue* find(std::string_view key) const {
+    return value_.kind == Kind::kObject ? value_.find(key) : nullptr;
+  }
+  void require_whole() const {
+    if (value_.kind == Kind::kReal) expected("a whole number");
+    if (value_.kind != Kind::kNegative && value_.kind != Kind::kNatural) expected("a number");
+  }
   std::string_view found() const {
-    switch (value_.type()) {
-      case Json::value_t::null: return "null";
-      case Json::value_t::object: return "an object";
-      case Json::value_t::array: return "an array";
-      case Json::value_t::string: return "a string";
-      case Json::value_t::boolean: return "true or false";
+    switch (value_.kind) {
+      case Kind::kNull: return "null";
+      case Kind::kObject: return "an object";
+      case Kind::kArray: return "an array";
+      case Kind::kString: return "a string";
+      case Kind::kBoolean: return "true or false";
       default: return "a number";
     }
   }
 
-  const Json& value_;
+  const JsonValue& value_;
   const Node* parent_;
   std::string_view key_;
   std::size_t index_ = SIZE_MAX;

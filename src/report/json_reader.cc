@@ -1,16 +1,16 @@
 // Reads a saved report. All of it is untrusted: its sender may have written anything.
 //
-// There are two passes over the text. The first, by nlohmann's SAX interface, checks the form and the bounds (depth,
-// numbers of elements); the second builds the document. Fields that this version does not know are ignored; missing
-// optional fields take their defaults.
+// Fields that this version does not know are ignored; missing optional fields take their defaults.
 #include <algorithm>
 #include <climits>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "report/compact_form.h"
+#include "report/json_document.h"
 #include "report/json_environment.h"
-#include "report/json_error.h"
 #include "report/json_flight_record.h"
 #include "report/json_gpu.h"
 #include "report/json_node.h"
@@ -29,37 +29,6 @@ constexpr std::size_t kMaxFrames = 1 << 17;         // of one thread; the unwind
 constexpr std::size_t kMaxCommunicators = 1 << 20;  // each rank is in several
 constexpr std::size_t kMaxStrings = 1 << 16;        // command words, kernel stack lines, problems
 constexpr std::size_t kMaxAxes = 16;                // of a rank's coordinates
-
-// Counts the depth only: nlohmann's parser itself is iterative, but the code that walks a deep document is not.
-class DepthCheck : public nlohmann::json_sax<Json> {
- public:
-  std::string error;
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return deeper(); }
-  bool key(string_t&) override { return true; }
-  bool end_object() override { return --depth_, true; }
-  bool start_array(std::size_t) override { return deeper(); }
-  bool end_array() override { return --depth_, true; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    error = json_error_text(e);
-    return false;
-  }
-
- private:
-  bool deeper() {
-    if (++depth_ <= kMaxDepth) return true;
-    error = fmt::format("nested deeper than {} levels", kMaxDepth);
-    return false;
-  }
-  int depth_ = 0;
-};
 
 std::vector<std::string> read_strings(const Node& node) {
   std::vector<std::string> strings;
@@ -87,6 +56,24 @@ Frame read_frame(const Node& node, bool of_gpu = false) {
   node.optional("origin", [&](const Node& n) { frame.origin = n.word(kFrameOriginWords); });
   return frame;
 }
+
+// Reads a frame once that many threads have.
+class FrameReader {
+ public:
+  explicit FrameReader(FrameTable& table) : table_(table) {}
+
+  FrameId read(const Node& node) {
+    const auto known = known_.find(node.identity());
+    if (known != known_.end()) return known->second;
+    const FrameId id = table_.intern(read_frame(node));
+    return known_[node.identity()] = id;
+  }
+  FrameId read_of_gpu(const Node& node) { return table_.intern(read_frame(node, true)); }
+
+ private:
+  FrameTable& table_;
+  std::unordered_map<const JsonMember*, FrameId> known_;
+};
 
 SyscallInfo read_syscall(const Node& node) {
   node.require_object();
@@ -148,13 +135,13 @@ OmittedFrames read_omitted(const Node& node, std::size_t frame_count) {
   return omitted;
 }
 
-ChainedException read_chained(const Node& node, FrameTable& frames) {
+ChainedException read_chained(const Node& node, FrameReader& frames) {
   node.require_object();
   ChainedException chained;
   node.required("link", [&](const Node& n) { chained.link = n.word(kExceptionLinkWords); });
   node.required("type", [&](const Node& n) { chained.type = n.text(); });
   node.optional("message", [&](const Node& n) { chained.message = n.text(); });
-  node.optional("raised", [&](const Node& n) { chained.raised = frames.intern(read_frame(n)); });
+  node.optional("raised", [&](const Node& n) { chained.raised = frames.read(n); });
   return chained;
 }
 
@@ -164,16 +151,16 @@ std::size_t read_frame_index(const Node& node, std::size_t frame_count) {
   return static_cast<std::size_t>(node.integer(0, static_cast<std::int64_t>(frame_count) - 1));
 }
 
-HandledException read_handled(const Node& node, std::size_t frame_count, FrameTable& frames) {
+HandledException read_handled(const Node& node, std::size_t frame_count, FrameReader& frames) {
   node.require_object();
   HandledException handled;
   node.required("type", [&](const Node& n) { handled.type = n.text(); });
   node.optional("message", [&](const Node& n) { handled.message = n.text(); });
   node.optional("frame", [&](const Node& n) { handled.frame = read_frame_index(n, frame_count); });
-  node.optional("handler", [&](const Node& n) { handled.handler = frames.intern(read_frame(n)); });
-  node.optional("raised", [&](const Node& n) { handled.raised = frames.intern(read_frame(n)); });
+  node.optional("handler", [&](const Node& n) { handled.handler = frames.read(n); });
+  node.optional("raised", [&](const Node& n) { handled.raised = frames.read(n); });
   node.optional("traceback", [&](const Node& list) {
-    list.each(kMaxFrames, [&](const Node& n) { handled.traceback.push_back(frames.intern(read_frame(n))); });
+    list.each(kMaxFrames, [&](const Node& n) { handled.traceback.push_back(frames.read(n)); });
   });
   node.optional("traceback_omitted",
                 [&](const Node& n) { handled.traceback_omitted = read_omitted(n, handled.traceback.size()); });
@@ -224,7 +211,7 @@ HandledCxxException read_handled_cxx(const Node& node, std::size_t frames) {
   return handled;
 }
 
-ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
+ThreadSnapshot read_thread(const Node& node, FrameReader& frames) {
   node.require_object();
   ThreadSnapshot thread;
   node.required("tid", [&](const Node& n) { thread.tid = n.int32(0); });
@@ -256,7 +243,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   node.optional("kernel_stack", [&](const Node& n) { thread.kernel_stack = read_strings(n); });
   node.optional("stack_end", [&](const Node& n) { thread.stack_end = n.word(kStackEndWords); });
   node.required("frames", [&](const Node& list) {
-    list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.intern(read_frame(n))); });
+    list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.read(n)); });
   });
   node.optional("omitted_frames", [&](const Node& n) { thread.omitted = read_omitted(n, thread.frames.size()); });
   node.optional("variables", [&](const Node& list) {
@@ -310,7 +297,7 @@ void read_identity(const Node& node, RankSnapshot& rank) {
   if (own.pid_namespace != 0 && own.pid != 0) rank.own_pid = own;
 }
 
-RankSnapshot read_rank(const Node& node, FrameTable& frames) {
+RankSnapshot read_rank(const Node& node, FrameReader& frames) {
   node.require_object();
   RankSnapshot rank;
   node.optional("rank", [&](const Node& n) { rank.rank = n.int32(0); });
@@ -361,7 +348,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
     list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); });
   });
   node.optional("gpus", [&](const Node& n) {
-    rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.intern(read_frame(frame, true)); });
+    rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.read_of_gpu(frame); });
   });
   node.optional("flight_recorder", [&](const Node& n) { rank.flight_record = read_flight_record(n); });
   read_environment(node, rank);
@@ -431,7 +418,7 @@ KernelKill read_kernel_kill(const Node& node) {
   return kill;
 }
 
-JobSnapshot read_job(const Json& document) {
+JobSnapshot read_job(const JsonValue& document) {
   const Node root(document, nullptr, "");
   root.require_object();
   JobSnapshot job;
@@ -447,8 +434,9 @@ JobSnapshot read_job(const Json& document) {
   });
   root.required("captured_at", [&](const Node& n) { job.captured_at = n.text(); });
   root.optional("elapsed_ms", [&](const Node& n) { job.elapsed_ms = n.real(); });
+  FrameReader frames(job.frames);
   root.required("ranks", [&](const Node& list) {
-    list.each(kMaxRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, job.frames)); });
+    list.each(kMaxRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, frames)); });
   });
   root.optional("not_looked_at", [&](const Node& list) {
     list.each(kMaxRanks, [&](const Node& n) {
@@ -469,27 +457,32 @@ JobSnapshot read_job(const Json& document) {
   return job;
 }
 
+tl::unexpected<Error> defect(ErrorCode code, const std::string& subject, std::string what) {
+  Error error;
+  error.code = code;
+  error.subject = subject;
+  error.what = std::move(what);
+  return fail(std::move(error));
+}
+
+Result<JobSnapshot> read_report(const Result<JsonDocument>& document, const std::string& subject) {
+  if (!document) {
+    const bool malformed = document.error().code == ErrorCode::kMalformed;
+    return defect(document.error().code, subject, (malformed ? "not a JSON report: " : "") + document.error().what);
+  }
+  try {
+    return read_job(document->root());
+  } catch (const Defect& found) {
+    return defect(found.code, subject, found.what);
+  }
+}
+
 }  // namespace
 
 Result<JobSnapshot> read_json_report(std::string_view text, const std::string& subject) {
-  auto defect = [&](ErrorCode code, std::string what) {
-    Error error;
-    error.code = code;
-    error.subject = subject;
-    error.what = std::move(what);
-    return fail(std::move(error));
-  };
   if (text.size() > kMaxBytes)
-    return defect(ErrorCode::kLimit, fmt::format("{} bytes, more than {}", text.size(), kMaxBytes));
-  DepthCheck check;
-  if (!Json::sax_parse(text, &check)) return defect(ErrorCode::kMalformed, "not a JSON report: " + check.error);
-  try {
-    return read_job(Json::parse(text));
-  } catch (const Defect& found) {
-    return defect(found.code, found.what);
-  } catch (const Json::exception& e) {
-    return defect(ErrorCode::kMalformed, json_error_text(e));
-  }
+    return defect(ErrorCode::kLimit, subject, fmt::format("{} bytes, more than {}", text.size(), kMaxBytes));
+  return read_report(read_text_or_compact_form(text, kMaxDepth, subject), subject);
 }
 
 }  // namespace rankstacks::report

@@ -1,6 +1,8 @@
 // Several reports of one job, one per machine, as one.
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -22,34 +24,6 @@ void add_processes(std::vector<NcclMember>& to, const std::vector<NcclMember>& f
     if (same == by_rank.end() || member.process) continue;
     if (same->second->host == member.host && same->second->pid == member.pid) member.process = same->second->process;
   }
-}
-
-// Every communicator once, taken from the report in which most of its members answered.
-std::optional<NcclStatus> merge_nccl(std::vector<JobSnapshot>& snapshots) {
-  std::optional<NcclStatus> merged;
-  std::map<std::pair<std::string, std::string>, std::size_t> seen;
-  for (JobSnapshot& one : snapshots) {
-    if (!one.nccl) continue;
-    if (!merged) {
-      merged.emplace();
-      merged->version = one.nccl->version;
-      merged->answers = one.nccl->answers;
-    }
-    merged->answers = std::min(merged->answers, one.nccl->answers);
-    for (NcclCommunicator& communicator : one.nccl->communicators) {
-      const auto [it, is_new] =
-          seen.try_emplace({communicator.hash, communicator.secondary_hash}, merged->communicators.size());
-      if (is_new) {
-        merged->communicators.push_back(std::move(communicator));
-        continue;
-      }
-      NcclCommunicator& kept = merged->communicators[it->second];
-      if (communicator.members.size() > kept.members.size()) std::swap(kept, communicator);
-      for (auto* to : {&kept.members, &kept.missing})
-        for (const auto* from : {&communicator.members, &communicator.missing}) add_processes(*to, *from);
-    }
-  }
-  return merged;
 }
 
 template <class F>
@@ -86,10 +60,19 @@ class SeenProcesses {
   std::map<std::pair<std::string, NamespacedPid>, std::vector<std::size_t>> by_number_;
 };
 
-// When the first of them was captured becomes the time of all; returns it, if it is known.
-std::optional<double> merge_times(JobSnapshot& job, const std::vector<JobSnapshot>& snapshots) {
+}  // namespace
+
+struct JobMerger::State {
+  JobSnapshot job;
+  SeenProcesses seen;
+  std::size_t added = 0;
+  std::string first_captured_at;
+  std::vector<std::optional<double>> captured;  // ms, of the snapshot of each rank
   std::optional<double> earliest;
-  for (const JobSnapshot& one : snapshots) {
+  std::vector<UnseenRank> unseen;
+  std::map<std::pair<std::string, std::string>, std::size_t> communicators;  // by both hashes
+
+  void add_times(const JobSnapshot& one) {
     const auto at = captured_at_ms(one.captured_at);
     if (at && (!earliest || *at < *earliest)) {
       earliest = at;
@@ -97,74 +80,115 @@ std::optional<double> merge_times(JobSnapshot& job, const std::vector<JobSnapsho
     }
     if (one.elapsed_ms) job.elapsed_ms = std::max(job.elapsed_ms.value_or(0), *one.elapsed_ms);
   }
-  if (!earliest) job.captured_at = snapshots.front().captured_at;
-  return earliest;
-}
 
-// A rank that one report lacks may be in another.
-void merge_unseen(JobSnapshot& job, std::vector<JobSnapshot>& snapshots, const std::vector<RankSnapshot>& ranks) {
-  for (JobSnapshot& one : snapshots)
-    for (UnseenRank& unseen : one.not_looked_at) {
-      const bool looked_at = std::any_of(ranks.begin(), ranks.end(), [&](const RankSnapshot& rank) {
-        return process_key(rank) == process_key(unseen);
-      });
-      if (!looked_at &&
-          std::find(job.not_looked_at.begin(), job.not_looked_at.end(), unseen) == job.not_looked_at.end())
-        job.not_looked_at.push_back(std::move(unseen));
-    }
-}
-
-std::vector<RankSnapshot> merge_ranks(JobSnapshot& job, std::vector<JobSnapshot>& snapshots,
-                                      std::optional<double> earliest) {
-  std::vector<RankSnapshot> ranks;
-  SeenProcesses seen;
-  for (JobSnapshot& one : snapshots) {
-    std::vector<std::optional<FrameId>> renumbered(one.frames.size());
+  void add_ranks(JobSnapshot& one) {
+    std::vector<Frame> frames = std::move(one.frames).take();
+    std::vector<std::optional<FrameId>> renumbered(frames.size());
     const auto at = captured_at_ms(one.captured_at);
     for (RankSnapshot& rank : one.ranks) {
-      if (const auto same = seen.add(rank, ranks)) {
-        ranks[*same].problems.push_back(
+      if (const auto same = seen.add(rank, job.ranks)) {
+        job.ranks[*same].problems.push_back(
             {fmt::format("{}:{} is in more than one of the merged reports; the first is shown", rank.host, rank.pid),
              "name each machine's report once", ProblemCode::kMismatch});
         continue;
       }
       for_each_frame_of(rank, [&](FrameId& id) {
-        if (!renumbered[id]) renumbered[id] = job.frames.intern(one.frames[id]);
+        if (!renumbered[id]) renumbered[id] = job.frames.intern(std::move(frames[id]));
         id = *renumbered[id];
       });
-      if (rank.captured_offset_ms && at && earliest) *rank.captured_offset_ms += *at - *earliest;
-      ranks.push_back(std::move(rank));
+      job.ranks.push_back(std::move(rank));
+      captured.push_back(at);
     }
   }
-  return ranks;
-}
 
-}  // namespace
-
-JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
-  if (snapshots.empty()) return {};
-  if (snapshots.size() == 1) {
-    name_apart(snapshots.front());
-    return std::move(snapshots.front());
+  // Every communicator once, taken from the report in which most of its members answered.
+  void add_nccl(NcclStatus one) {
+    if (!job.nccl) job.nccl = NcclStatus{one.version, one.answers, {}};
+    job.nccl->answers = std::min(job.nccl->answers, one.answers);
+    for (NcclCommunicator& communicator : one.communicators) {
+      const auto [it, is_new] =
+          communicators.try_emplace({communicator.hash, communicator.secondary_hash}, job.nccl->communicators.size());
+      if (is_new) {
+        job.nccl->communicators.push_back(std::move(communicator));
+        continue;
+      }
+      NcclCommunicator& kept = job.nccl->communicators[it->second];
+      if (communicator.members.size() > kept.members.size()) std::swap(kept, communicator);
+      for (auto* to : {&kept.members, &kept.missing})
+        for (const auto* from : {&communicator.members, &communicator.missing}) add_processes(*to, *from);
+    }
   }
 
-  JobSnapshot job;
-  const std::optional<double> earliest = merge_times(job, snapshots);
-  job.tool_version = snapshots.front().tool_version;
-  std::vector<RankSnapshot> ranks = merge_ranks(job, snapshots, earliest);
-  merge_unseen(job, snapshots, ranks);
-  for (JobSnapshot& one : snapshots) {
-    for (NodeSnapshot& node : one.nodes) job.nodes.push_back(std::move(node));
+  // A rank that one report lacks may be in another.
+  void keep_unseen() {
+    if (unseen.empty()) return;
+    std::set<ProcessKey> looked_at;
+    for (const RankSnapshot& rank : job.ranks) looked_at.insert(process_key(rank));
+    std::set<std::pair<int, ProcessKey>> kept;
+    for (UnseenRank& one : unseen)
+      if (!looked_at.contains(process_key(one)) && kept.emplace(one.rank, process_key(one)).second)
+        job.not_looked_at.push_back(std::move(one));
+  }
+
+  void sort_ranks() {
+    std::vector<const RankSnapshot*> unsorted;
+    for (const RankSnapshot& rank : job.ranks) unsorted.push_back(&rank);
+    std::vector<RankSnapshot> sorted;
+    sorted.reserve(job.ranks.size());
+    for (const std::size_t i : rank_order(unsorted)) sorted.push_back(std::move(job.ranks[i]));
+    job.ranks = std::move(sorted);
+  }
+
+  void add(JobSnapshot one) {
+    add_times(one);
+    add_ranks(one);
+    std::move(one.not_looked_at.begin(), one.not_looked_at.end(), std::back_inserter(unseen));
+    std::move(one.nodes.begin(), one.nodes.end(), std::back_inserter(job.nodes));
     for (KernelKill& kill : one.kernel_log)
       if (std::find(job.kernel_log.begin(), job.kernel_log.end(), kill) == job.kernel_log.end())
         job.kernel_log.push_back(std::move(kill));
+    if (one.nccl) add_nccl(*std::move(one.nccl));
   }
-  job.nccl = merge_nccl(snapshots);
-  std::vector<const RankSnapshot*> unsorted;
-  for (const RankSnapshot& rank : ranks) unsorted.push_back(&rank);
-  for (const std::size_t i : rank_order(unsorted)) job.ranks.push_back(std::move(ranks[i]));
-  name_apart(job);
-  return job;
+
+  JobSnapshot take() {
+    if (!earliest) job.captured_at = first_captured_at;
+    for (std::size_t i = 0; i < job.ranks.size(); ++i)
+      if (auto& offset = job.ranks[i].captured_offset_ms; offset && captured[i]) *offset += *captured[i] - *earliest;
+    keep_unseen();
+    sort_ranks();
+    name_apart(job);
+    return std::move(job);
+  }
+};
+
+JobMerger::JobMerger() : state_(std::make_unique<State>()) {}
+JobMerger::~JobMerger() = default;
+
+void JobMerger::add(JobSnapshot snapshot) {
+  State& state = *state_;
+  if (state.added++ == 0) {
+    state.first_captured_at = snapshot.captured_at;
+    state.job.tool_version = snapshot.tool_version;
+    alone_ = std::move(snapshot);
+    return;
+  }
+  if (alone_) {
+    state.add(*std::move(alone_));
+    alone_.reset();
+  }
+  state.add(std::move(snapshot));
+}
+
+JobSnapshot JobMerger::take() {
+  if (!alone_) return state_->take();
+  name_apart(*alone_);
+  return *std::move(alone_);
+}
+
+JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
+  JobMerger merger;
+  for (JobSnapshot& snapshot : snapshots) merger.add(std::move(snapshot));
+  return merger.take();
 }
 
 }  // namespace rankstacks::report

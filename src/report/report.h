@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,13 +25,29 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
 // The report as docs/json.md describes it: one object, UTF-8, ends with a newline.
 std::string json_report(const JobSnapshot& job, const analyzers::Analysis& analysis);
 
-// Reads one JSON report. The input is untrusted: kMalformed names the file and the JSON path; depth, counts and string
-// lengths are bounded.
+// Reads one JSON report, as a text or in its compact form (compact_form.h). The input is untrusted: kMalformed names
+// the file and the JSON path; depth, counts and string lengths are bounded.
 Result<JobSnapshot> read_json_report(std::string_view text, const std::string& subject);
 
-// Merges several snapshots of one job (one per node): concatenates the ranks and re-interns the frames. The earliest
-// captured_at is kept, and the offsets are shifted to it. Of duplicates (same host, pid and source) the first is kept,
-// with a problem.
+// Merges several snapshots of one job (one per node), each as it comes: concatenates the ranks and re-interns the
+// frames. The earliest captured_at is kept, and the offsets are shifted to it. Of duplicates (same host, pid and
+// source) the first is kept, with a problem. A snapshot that is alone stays as it is.
+class JobMerger {
+ public:
+  JobMerger();
+  ~JobMerger();
+  JobMerger(const JobMerger&) = delete;
+  JobMerger& operator=(const JobMerger&) = delete;
+
+  void add(JobSnapshot snapshot);
+  JobSnapshot take();  // once, at the end
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  std::optional<JobSnapshot> alone_;
+};
+
 JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots);
 
 }  // namespace rankstacks::report

@@ -1,0 +1,317 @@
+#include "report/compact_form.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "report/json_storage.h"
+#include "report/report_file.h"
+
+namespace rankstacks::report {
+namespace {
+
+using Kind = JsonValue::Kind;
+
+constexpr std::string_view kMagic = "rankstacks-values 1\n";
+
+enum Tag : std::uint8_t {
+  kNull,
+  kFalse,
+  kTrue,
+  kNatural,
+  kNegative,
+  kReal,
+  kString,
+  kArray,
+  kObject,
+  kSharedObject,
+};
+
+bool is_flat(const JsonValue& object) {
+  return std::none_of(object.members, object.members + object.size, [](const JsonMember& member) {
+    return member.value.kind == Kind::kArray || member.value.kind == Kind::kObject;
+  });
+}
+
+class Writer {
+ public:
+  std::string form_of(const JsonValue& root) {
+    std::string body;
+    write(root, body);
+    std::string whole(kMagic);
+    number(strings_.size(), whole);
+    for (const std::string_view text : strings_) {
+      number(text.size(), whole);
+      whole += text;
+    }
+    number(objects_, whole);
+    return whole + table_ + body;
+  }
+
+ private:
+  static void number(std::uint64_t value, std::string& out) {
+    for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+    out += static_cast<char>(value);
+  }
+
+  void string(std::string_view text, std::string& out) {
+    const auto [at, is_new] = index_of_string_.try_emplace(text, strings_.size());
+    if (is_new) strings_.push_back(text);
+    number(at->second, out);
+  }
+
+  void members(const JsonValue& object, std::string& out) {
+    number(object.size, out);
+    for (const JsonMember* member = object.members; member != object.members + object.size; ++member) {
+      string(member->key, out);
+      write(member->value, out);
+    }
+  }
+
+  void write(const JsonValue& value, std::string& out) {
+    switch (value.kind) {
+      case Kind::kNull: out += kNull; return;
+      case Kind::kBoolean: out += value.bits != 0 ? kTrue : kFalse; return;
+      case Kind::kNatural: out += kNatural, number(value.natural(), out); return;
+      case Kind::kNegative: out += kNegative, number(~value.bits, out); return;
+      case Kind::kReal:
+        out += kReal;
+        for (int shift = 0; shift < 64; shift += 8) out += static_cast<char>(value.bits >> shift);
+        return;
+      case Kind::kString: out += kString, string(value.string(), out); return;
+      case Kind::kArray:
+        out += kArray, number(value.size, out);
+        for (std::uint32_t i = 0; i < value.size; ++i) write(value.elements[i], out);
+        return;
+      case Kind::kObject: write_object(value, out); return;
+    }
+  }
+
+  void write_object(const JsonValue& object, std::string& out) {
+    if (!is_flat(object)) {
+      out += kObject;
+      return members(object, out);
+    }
+    const auto [at, is_new] = index_of_object_.try_emplace(object.members, objects_);
+    if (is_new) {
+      ++objects_;
+      members(object, table_);
+    }
+    out += kSharedObject;
+    number(at->second, out);
+  }
+
+  std::vector<std::string_view> strings_;
+  std::unordered_map<std::string_view, std::size_t> index_of_string_;
+  std::unordered_map<const JsonMember*, std::size_t> index_of_object_;
+  std::size_t objects_ = 0;
+  std::string table_;  // of objects
+};
+
+struct Damage {
+  ErrorCode code;
+  std::string what;
+};
+
+}  // namespace
+
+class CompactReader {
+ public:
+  CompactReader(std::string_view bytes, int depth) : all_(bytes), rest_(bytes), depth_(depth) {}
+
+  // Throws Damage.
+  JsonDocument read() {
+    if (!rest_.starts_with(kMagic)) damaged("another version, or no report at all");
+    rest_.remove_prefix(kMagic.size());
+    read_strings();
+    read_objects();
+    document_.root_ = value(0);
+    if (!rest_.empty()) damaged("more bytes than the document has");
+    return std::move(document_);
+  }
+
+ private:
+  [[noreturn]] void damaged(std::string_view what) const {
+    throw Damage{ErrorCode::kMalformed, fmt::format("byte {}: {}", all_.size() - rest_.size(), what)};
+  }
+
+  std::uint8_t byte() {
+    if (rest_.empty()) damaged("the document ends too early");
+    const auto first = static_cast<std::uint8_t>(rest_.front());
+    rest_.remove_prefix(1);
+    return first;
+  }
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const std::uint64_t bits = byte();
+      if (shift == 63 && bits > 1) damaged("a number of more than 64 bits");
+      value |= (bits & 0x7f) << shift;
+      if (bits < 0x80) return value;
+    }
+  }
+  // Of things that take `least` bytes at least.
+  std::uint32_t count(std::size_t least) {
+    const std::uint64_t value = number();
+    if (value > rest_.size() / least || value > UINT32_MAX) damaged("more elements than there are bytes");
+    return static_cast<std::uint32_t>(value);
+  }
+
+  Arena& arena() { return document_.storage_->arena; }
+
+  void read_strings() {
+    strings_.resize(count(1));
+    for (std::string_view& text : strings_) {
+      const std::uint32_t size = count(1);
+      text = arena().copy(rest_.substr(0, size));
+      rest_.remove_prefix(size);
+    }
+  }
+
+  // The document as a text would have these bytes as often as it has the string.
+  std::string_view string() {
+    const std::uint64_t index = number();
+    if (index >= strings_.size()) damaged("no such string");
+    add_to_text(strings_[index].size());
+    return strings_[index];
+  }
+  void add_to_text(std::size_t size) {
+    text_bytes_ += size;
+    if (text_bytes_ > kMaxReportBytes)
+      throw Damage{ErrorCode::kLimit, fmt::format("more than {} bytes as a text", kMaxReportBytes)};
+  }
+
+  // Its members, in the arena. They grow by what is found, not by what a number states.
+  JsonValue object(bool flat, int depth) {
+    JsonValue made{Kind::kObject, count(2)};
+    const std::size_t begin = open_.size();
+    for (std::uint32_t i = 0; i < made.size; ++i) {
+      add_to_text(kLeastMember);
+      const std::string_view name = string();
+      const JsonValue of_name = flat ? scalar(byte()) : value(depth);
+      open_.push_back({name, of_name});
+    }
+    JsonMember* const members = arena().allocate<JsonMember>(made.size);
+    std::copy(open_.begin() + static_cast<std::ptrdiff_t>(begin), open_.end(), members);
+    open_.resize(begin);
+    made.members = members;
+    return made;
+  }
+
+  JsonValue array(int depth) {
+    JsonValue made{Kind::kArray, count(1)};
+    const std::size_t begin = open_.size();
+    for (std::uint32_t i = 0; i < made.size; ++i) {
+      add_to_text(kLeastElement);
+      open_.push_back({{}, value(depth)});
+    }
+    JsonValue* const elements = arena().allocate<JsonValue>(made.size);
+    std::transform(open_.begin() + static_cast<std::ptrdiff_t>(begin), open_.end(), elements,
+                   [](const JsonMember& member) { return member.value; });
+    open_.resize(begin);
+    made.elements = elements;
+    return made;
+  }
+
+  void read_objects() {
+    objects_.resize(count(1));
+    for (Shared& shared : objects_) {
+      const std::size_t before = text_bytes_;
+      shared.value = object(true, 0);
+      shared.text_bytes = text_bytes_ - before;
+    }
+  }
+
+  JsonValue scalar(std::uint8_t tag) {
+    JsonValue made;
+    switch (tag) {
+      case kNull: return made;
+      case kFalse:
+      case kTrue:
+        made.kind = Kind::kBoolean;
+        made.bits = tag == kTrue ? 1 : 0;
+        return made;
+      case kNatural:
+        made.kind = Kind::kNatural;
+        made.bits = number();
+        return made;
+      case kNegative:
+        made.kind = Kind::kNegative;
+        made.bits = ~number();
+        if (made.negative() >= 0) damaged("a number below 0 that does not fit into 64 bits");
+        return made;
+      case kReal:
+        made.kind = Kind::kReal;
+        for (int shift = 0; shift < 64; shift += 8) made.bits |= std::uint64_t{byte()} << shift;
+        return made;
+      case kString: {
+        const std::string_view text = string();
+        made.kind = Kind::kString;
+        made.size = static_cast<std::uint32_t>(text.size());
+        made.text = text.data();
+        return made;
+      }
+      default: damaged("a value of an unknown kind");
+    }
+  }
+
+  JsonValue value(int depth) {
+    const std::uint8_t tag = byte();
+    if (tag < kArray) return scalar(tag);
+    if (depth >= depth_) damaged(fmt::format("nested deeper than {} levels", depth_));
+    if (tag == kArray) return array(depth + 1);
+    if (tag == kObject) return object(false, depth + 1);
+    if (tag != kSharedObject) damaged("a value of an unknown kind");
+    const std::uint64_t index = number();
+    if (index >= objects_.size()) damaged("no such object");
+    add_to_text(objects_[index].text_bytes);
+    return objects_[index].value;
+  }
+
+  struct Shared {
+    JsonValue value;
+    std::size_t text_bytes = 0;
+  };
+
+  static constexpr std::size_t kLeastElement = 2, kLeastMember = 5;  // of a text: "0,", "\"\":0,"
+
+  const std::string_view all_;
+  std::string_view rest_;
+  const int depth_;
+  JsonDocument document_;
+  std::vector<std::string_view> strings_;
+  std::vector<Shared> objects_;
+  std::vector<JsonMember> open_;  // of all that is being read; those of arrays have no name
+  std::size_t text_bytes_ = 0;
+};
+
+std::string compact_form(const JsonDocument& document) { return Writer().form_of(document.root()); }
+
+Result<JsonDocument> read_compact_form(std::string_view bytes, int depth, const std::string& subject) {
+  try {
+    return CompactReader(bytes, depth).read();
+  } catch (const Damage& damage) {
+    Error error;
+    error.code = damage.code;
+    error.subject = subject;
+    error.what = damage.what;
+    return fail(std::move(error));
+  }
+}
+
+std::string as_compact_form(std::string text, int depth) {
+  const auto document = JsonDocument::read(text, depth, "");
+  return document ? compact_form(*document) : std::move(text);
+}
+
+Result<JsonDocument> read_text_or_compact_form(std::string_view bytes, int depth, const std::string& subject) {
+  return bytes.starts_with(kMagic) ? read_compact_form(bytes, depth, subject)
+                                   : JsonDocument::read(bytes, depth, subject);
+}
+
+}  // namespace rankstacks::report
