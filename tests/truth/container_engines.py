@@ -165,8 +165,8 @@ class ContainerJob(HungJob):
     """The hung job, one rank in each container train-N. The ranks of `without_right` are another user's, in containers without
     CAP_SYS_PTRACE."""
 
-    def __init__(self, engine, count, blocked_rank, without_right=()):
-        self.engine, self.without_right, self.directory = engine, without_right, engine.directory
+    def __init__(self, engine, count, blocked_rank, without_right=(), options=("--cap-add", "SYS_PTRACE")):
+        self.engine, self.without_right, self.options, self.directory = engine, without_right, options, engine.directory
         self.nodes = [Container(engine, "train-%d" % number) for number in range(count)]
         super().__init__(self, 1, blocked_rank)
 
@@ -174,12 +174,12 @@ class ContainerJob(HungJob):
         os.chmod(environment["JOB_SHARD"], 0o644)
         os.chmod(self.directory, 0o755)
         for rank, node in enumerate(self.nodes):
-            words, options = list(command), ["--cap-add", "SYS_PTRACE", "--label", "job=hung"]
+            words, options = list(command), list(self.options)
             if rank in self.without_right:
                 words[2] = words[2].replace("exec /usr/bin/python3", "exec setpriv --reuid 1000 --clear-groups /usr/bin/python3")
-                options = ["--label", "job=hung"]
+                options = []
             keys = {key: value for key, value in environment.items() if key.startswith(("JOB_", "MASTER_", "OMP_", "PYTHON")) or key.endswith("WORLD_SIZE")}
-            self.engine.start(node.name, words, *options, environment=dict(keys, RANK=rank, LOCAL_RANK=0, GLOO_SOCKET_IFNAME="lo"))
+            self.engine.start(node.name, words, "--label", "job=hung", *options, environment=dict(keys, RANK=rank, LOCAL_RANK=0, GLOO_SOCKET_IFNAME="lo"))
         self.ranks = self.nodes
 
     def pids(self):
