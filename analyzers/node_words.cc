@@ -41,7 +41,7 @@ std::string_view phrase_of(NodeFault fault) {
     case NodeFault::kLogin: return "login denied";
     case NodeFault::kNotPermitted: return "not permitted";
     case NodeFault::kNoTarget: return "no such job, step, pod or container";
-    case NodeFault::kNodeDown: return "the node is down or drained";
+    case NodeFault::kNodeDown: return "the node is down or drained, or the container does not run";
     case NodeFault::kBusy: return "no room for a step there";
     case NodeFault::kNoEngine: return "does not work on this machine";
     case NodeFault::kTimeout: return "no answer in time";

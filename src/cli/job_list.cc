@@ -80,8 +80,10 @@ std::string why_none(const NotChosen& none) {
 // For a machine on which no job was found: whether some may be hidden.
 std::string hint_without_jobs(const std::string& command, std::size_t hidden) {
   if (hidden == 0) return fmt::format("name the processes: rankstacks {} --pids ...", command);
-  return geteuid() == 0 ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`"
-                        : "run rankstacks as root, or as the user whose job it is";
+  return geteuid() == 0
+             ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`, or "
+               "run `rankstacks attach` as root on the machine itself, which looks into its containers"
+             : "run rankstacks as root, or as the user whose job it is";
 }
 
 void print_without_jobs(const NotChosen& none, const std::string& command, std::ostream& err) {
@@ -98,6 +100,8 @@ void print_without_jobs(const NotChosen& none, const std::string& command, std::
 }
 
 }  // namespace
+
+bool hides_ranks_from_root() { return geteuid() == 0 && capture::count_hidden_environments() > 0; }
 
 void print_not_chosen(const NotChosen& none, const std::vector<std::string>& words, std::ostream& err) {
   const std::string command = words.size() > 1 ? words[1] : "attach";

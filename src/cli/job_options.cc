@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <utility>
 
 #include "capture/job_choice.h"
 #include "cli/option_checks.h"
@@ -62,11 +63,18 @@ void JobCommand::add_to(CLI::App& command) {
       ->type_name("NAME")
       ->needs(kubectl)
       ->check(one_word());
+  job_->add_option("--docker", options_.docker,
+                   "containers of Docker on this machine, as a,b[1-8], or those of a filter of docker ps, as label=KEY")
+      ->type_name("LIST")
+      ->check(one_word());
+  job_->add_option("--podman", options_.podman, "containers of Podman on this machine: the same")
+      ->type_name("LIST")
+      ->check(one_word());
   job_->add_option("--via", options_.via,
                    "the engine that runs the tool on the nodes: ssh, clush, pdsh, srun, mpirun, "
-                   "flux; without it, the first that is there and works")
+                   "flux, and for names of containers docker, podman; without it, the first that is there and works")
       ->type_name("ENGINE")
-      ->check(CLI::IsMember({"ssh", "clush", "pdsh", "srun", "mpirun", "flux", "kubectl"}));
+      ->check(CLI::IsMember({"ssh", "clush", "pdsh", "srun", "mpirun", "flux", "kubectl", "docker", "podman"}));
   job_->add_option("--engine-option", options_.engine_options,
                    "an option of the engine's own, as --engine-option=-F --engine-option=FILE; may be repeated")
       ->type_name("WORD")
@@ -136,8 +144,14 @@ void JobCommand::add_doctor() {
 
 JobOptions JobCommand::take() {
   std::size_t given = 0;
-  for (const char* name : {"--hosts", "--hostfile", "--slurm", "--kubectl"}) given += job_->count(name) != 0;
-  if (given != 1) throw CLI::ValidationError("job", "which nodes? One of --hosts, --hostfile, --slurm and --kubectl");
+  for (const char* name : {"--hosts", "--hostfile", "--slurm", "--kubectl", "--docker", "--podman"})
+    given += job_->count(name) != 0;
+  if (given != 1)
+    throw CLI::ValidationError("job",
+                               "which nodes? One of --hosts, --hostfile, --slurm, --kubectl, --docker and --podman");
+  for (const auto& [name, engine] : {std::pair{"--docker", "docker"}, std::pair{"--podman", "podman"}})
+    if (job_->count(name) != 0 && !options_.via.empty() && options_.via != engine)
+      throw CLI::ValidationError("--via", fmt::format("{} asks by {} alone", name, engine));
   for (const std::string& name : {job_name_, doctor_job_})
     if (const auto choice = capture::parse_job_choice(name); !choice)
       throw CLI::ValidationError("--job", fmt::format("{}, found {}", choice.error().what, report::in_quotes(name)));

@@ -16,8 +16,8 @@ namespace rankstacks::cli {
 enum class NodeAction { kAttach, kCore, kDoctor };
 
 struct JobOptions {
-  std::string hosts, hostfile, slurm, selector;  // one of them is given
-  std::string space;                             // -n, of --kubectl
+  std::string hosts, hostfile, slurm, selector, docker, podman;  // one of them is given
+  std::string space;                                             // -n, of --kubectl
   std::string container;
   std::string via;  // "": the first that is there and works
   std::vector<std::string> engine_options;

@@ -197,7 +197,10 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
     auto sampled = sample_as_needed(options, analyzed);
     if (!sampled) {
       print_not_chosen(sampled.error(), options.words, err);
-      if (options.for_node) status = sampled.error().jobs.empty() ? nodes::kStatusNoRanks : nodes::kStatusSeveralJobs;
+      if (options.for_node)
+        status = !sampled.error().jobs.empty() ? nodes::kStatusSeveralJobs
+                 : hides_ranks_from_root()     ? nodes::kStatusHidden
+                                               : nodes::kStatusNoRanks;
       return std::nullopt;
     }
     job = std::move(*sampled);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/messages.h"
 #include "cli/saved_reports.h"
 #include "model/captured_at.h"
@@ -81,10 +82,29 @@ Result<std::vector<Part>> parts_of_selector(const JobOptions& job, const nodes::
   return std::vector<Part>{std::move(part)};
 }
 
+// Names, or a filter of `docker ps`, which has a "=" that no name has.
+Result<std::vector<Part>> parts_of_containers(Engine engine, const std::string& asked,
+                                              const nodes::Interrupts& interrupts) {
+  if (!contains(asked, '=')) {
+    auto names = nodes::parse_host_list(asked);
+    if (!names) return fail(names.error());
+    return std::vector<Part>{{"", std::move(*names)}};
+  }
+  const known::EngineRule& rule = known::rule_of(engine);
+  const auto output = nodes::output_of(nodes::containers_command(rule, asked), seconds(30), interrupts);
+  if (output.outcome.end != nodes::CallEnd::kExited || output.outcome.status != 0)
+    return fail(failed_command(output, std::string(rule.name), "does not list the containers"));
+  auto names = nodes::parse_containers(output.out, asked);
+  if (!names) return fail(names.error());
+  return std::vector<Part>{{"", std::move(*names)}};
+}
+
 Result<std::vector<Part>> parts_of(const Options& options, const nodes::Interrupts& interrupts) {
   const JobOptions& job = options.job;
   if (!job.slurm.empty()) return parts_of_slurm(job.slurm, interrupts);
   if (!job.selector.empty()) return parts_of_selector(job, interrupts);
+  if (!job.docker.empty()) return parts_of_containers(Engine::kDocker, job.docker, interrupts);
+  if (!job.podman.empty()) return parts_of_containers(Engine::kPodman, job.podman, interrupts);
   auto hosts = [&]() -> Result<std::vector<std::string>> {
     if (job.hostfile.empty()) return nodes::parse_host_list(job.hosts);
     auto texts = read_files({job.hostfile}, options.capture.timeout,
@@ -102,6 +122,8 @@ Result<Plan> plan_of(const Options& options, const nodes::Interrupts& interrupts
   if (!parts) return fail(parts.error());
   const std::vector<Engine> usual = !job.slurm.empty()      ? std::vector{Engine::kSrun}
                                     : !job.selector.empty() ? std::vector{Engine::kKubectl}
+                                    : !job.docker.empty()   ? std::vector{Engine::kDocker}
+                                    : !job.podman.empty()   ? std::vector{Engine::kPodman}
                                                             : std::vector{Engine::kClush, Engine::kPdsh, Engine::kSsh};
   auto engines = nodes::engines_to_try(job.via, usual, interrupts);
   if (!engines) return fail(engines.error());

@@ -99,9 +99,19 @@ constexpr RefusalRule kRefusals[] = {
     {"container not found", F::kNoTarget, "the container has ended, or --container names another one", "Kubernetes pkg/kubelet/server"},
     {"error dialing backend", F::kNoRoute, "the API server does not reach the kubelet of the pod's node", "Kubernetes apiserver proxy"},
     {"executable file not found", F::kCannotRun, "the container has no shell: the tool can run on its node, as root", "runc libcontainer"},
+    {"command that was not found", F::kCannotRun, "the container has no shell: the tool can run on its node, as root", "podman libpod/define/errors.go, ErrOCIRuntimeNotFound; 4.3"},
     {"No such container", F::kNoTarget, "`docker ps` lists those that run", "Docker daemon/errors.go"},
-    {"no such container", F::kNoTarget, "`podman ps` lists those that run", "podman libpod/define/errors.go"},
-    {"Cannot connect to the Docker daemon", F::kNoEngine, "", "Docker client/errors.go"},
+    {"no such container", F::kNoTarget, "`podman ps` lists those that run: root's own for root, a user's own for that user", "podman libpod/define/errors.go; 4.3"},
+    {"can only create exec sessions on running containers", F::kNodeDown, "`podman ps -a` shows its state, `podman logs` what it has printed", "podman libpod/container_exec.go; 4.3"},
+    {"is paused, unpause the container", F::kNodeDown, "`docker unpause` lets its processes go on", "Docker daemon/errors.go, errExecPaused(); 20.10-"},
+    {"is restarting, wait until", F::kNodeDown, "its first process ends again and again: `docker logs` shows what it has printed", "Docker daemon/errors.go, containerIsRestarting; 20.10-"},
+    {"Error response from daemon: Container", F::kNodeDown, "`docker ps -a` shows its state, `docker logs` what it has printed", "Docker daemon/errors.go, errNotRunning(); 20.10-24"},
+    {"Error response from daemon: container", F::kNodeDown, "`docker ps -a` shows its state, `docker logs` what it has printed", "Docker daemon/errors.go, errNotRunning(); 25-"},
+    {"permission denied while trying to connect to the", F::kNotPermitted, "this user may not use Docker's socket: sudo, or a user of the group docker, which has root's rights", "Docker client/request.go; 20.10-"},
+    {"Cannot connect to the Docker daemon", F::kNoEngine, "dockerd does not run, or DOCKER_HOST names another one", "Docker client/errors.go; -28"},
+    {"failed to connect to the docker API", F::kNoEngine, "dockerd does not run, or DOCKER_HOST names another one", "Docker client/errors.go; 28-"},
+    {"unable to connect to Podman", F::kNoEngine, "`podman system connection list` shows which service CONTAINER_HOST or the default names", "podman pkg/bindings/connection.go; 4-"},
+    {"Cannot connect to Podman", F::kNoEngine, "`podman system connection list` shows which service CONTAINER_HOST or the default names", "podman cmd/podman/registry; 4-"},
 };
 // clang-format on
 

@@ -19,9 +19,9 @@ enum class NodeFault : std::uint8_t {
   kConnectionLost,  // the connection ended before the answer did
   kHostKey,         // the node's key is not the known one
   kLogin,           // it does not let this user in
-  kNotPermitted,    // the engine's server does not permit the call: RBAC, Slurm's users
+  kNotPermitted,    // the engine does not permit the call, or the kernel no look at the processes there
   kNoTarget,        // there is no such job, step, pod or container
-  kNodeDown,        // the engine says that it is down or drained
+  kNodeDown,        // the engine says that it is down or drained, or that the container does not run
   kBusy,            // the engine has no room for another step there
   kNoEngine,        // the engine is not on this machine, or does not work at all
   kTimeout,         // it was asked, and the answer did not come in time

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "model/host_set.h"
 #include "nodes/host_list.h"
 
 namespace rankstacks::nodes {
@@ -136,6 +137,27 @@ Result<std::vector<SlurmStep>> parse_squeue(std::string_view text, const std::st
                  .what = states.empty() ? "squeue lists no such job" : "does not run: " + states.substr(0, 512),
                  .hint = "`squeue --me` lists the jobs that run"});
   return steps;
+}
+
+std::vector<std::string> containers_command(const known::EngineRule& engine, const std::string& filter) {
+  return {std::string(engine.command), "ps", "--filter=" + filter, "--format={{.Names}}"};
+}
+
+Result<std::vector<std::string>> parse_containers(std::string_view text, const std::string& filter) {
+  std::vector<std::string> names;
+  for (const std::string_view line : split(text, '\n')) {
+    // One that others are linked to has several names; one is enough.
+    const std::string_view name = split(line, ',').front();
+    if (!name.empty() && names.size() <= kMaxHosts) names.emplace_back(name);
+  }
+  if (names.empty())
+    return fail({.code = ErrorCode::kNotFound,
+                 .subject = filter,
+                 .what = "no container that runs fits this filter",
+                 .hint = "`docker ps` and `podman ps` list those that run: root's own for root, a user's own for that "
+                         "user of Podman"});
+  // The folded form has numbers in their order.
+  return parse_host_list(format_host_set(std::move(names), SIZE_MAX));
 }
 
 }  // namespace rankstacks::nodes

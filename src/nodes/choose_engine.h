@@ -36,4 +36,9 @@ struct SlurmStep {
 Result<std::vector<SlurmStep>> parse_squeue(std::string_view text, const std::string& job);
 std::vector<std::string> squeue_command(const std::string& job);
 
+// Lists the containers that run: those of a filter ("label=job=4711") of `docker ps`. parse_containers() reads what it
+// prints: their names, which are sorted by the numbers in them. kNotFound: none.
+std::vector<std::string> containers_command(const known::EngineRule& engine, const std::string& filter);
+Result<std::vector<std::string>> parse_containers(std::string_view text, const std::string& filter);
+
 }  // namespace rankstacks::nodes

@@ -78,6 +78,7 @@ void read_reply(const NodeReply& reply, NodeSnapshot& node, JobSnapshot& into) {
   if (reply.report.empty())
     return blame(reply.exit_status == kStatusNoRanks       ? NodeFault::kNoRanks
                  : reply.exit_status == kStatusSeveralJobs ? NodeFault::kSeveralJobs
+                 : reply.exit_status == kStatusHidden      ? NodeFault::kNotPermitted
                                                            : NodeFault::kTool);
   auto job = report::read_json_report(reply.report, node.name);
   if (!job) {

@@ -9,7 +9,8 @@
 namespace rankstacks::nodes {
 
 // Exit statuses of the tool on a node (--for-node), in place of 2: why nothing could be done there.
-inline constexpr int kStatusNoRanks = 80, kStatusSeveralJobs = 81;
+// kStatusHidden: no rank was found, and root itself may not read what other users' processes are.
+inline constexpr int kStatusNoRanks = 80, kStatusSeveralJobs = 81, kStatusHidden = 82;
 
 // Reads the nodes' reports and merges them. A report that cannot be read is that node's fault. The job's `nodes` are
 // those that were asked, in their order, and silent ones have the ranks that they must have.

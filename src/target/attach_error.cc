@@ -85,7 +85,7 @@ Error attach_error(Pid pid, int os_errno) {
     } else {
       e.hint =
           "CAP_SYS_PTRACE is needed: in a container, start it with `--cap-add=SYS_PTRACE` (docker, podman) or "
-          "securityContext.capabilities.add: [SYS_PTRACE]";
+          "securityContext.capabilities.add: [SYS_PTRACE], or run rankstacks as root on the machine itself";
     }
     e.hint += fmt::format("; `rankstacks doctor --pids {}` shows what refuses", pid);
   } else if (os_errno == ENOSYS) {

@@ -1,6 +1,7 @@
 #include "nodes/engine_call.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <catch2/catch.hpp>
 
 #include "nodes/choose_engine.h"
@@ -40,6 +41,8 @@ TEST_CASE("the calls of engines") {
   CHECK(call(Engine::kMpich, {"n1", "n2"}).starts_with("mpirun -hosts n1,n2 -ppn 1 -n 2 --own 'a b' sh "));
   CHECK(call(Engine::kFlux, {"n1"}).starts_with("flux exec -r all --noinput --own 'a b' sh "));
   CHECK(call(Engine::kKubectl, {"pod-0"}, true).starts_with("kubectl exec -i -n train --own 'a b' pod-0 -- sh "));
+  CHECK(call(Engine::kDocker, {"train-0"}, true).starts_with("docker exec -i --own 'a b' train-0 sh -c "));
+  CHECK(call(Engine::kPodman, {"train-0"}, true).starts_with("podman exec -i --own 'a b' train-0 sh -c "));
 }
 
 TEST_CASE("what runs on a node fits into one word of any shell") {
@@ -57,6 +60,50 @@ TEST_CASE("versions of Slurm") {
   CHECK_FALSE(knows_overlap("slurm 20.02.7"));
   CHECK_FALSE(knows_overlap("slurm 19.05"));
   CHECK(knows_overlap("slurm"));
+}
+
+TEST_CASE("the containers of a filter") {
+  CHECK(shown_call(containers_command(known::rule_of(Engine::kPodman), "label=job=4711")) ==
+        "podman ps --filter=label=job=4711 '--format={{.Names}}'");
+  const auto names = [](std::string_view text) {
+    const auto found = parse_containers(text, "label=a");
+    return found ? fmt::format("{}", fmt::join(*found, " ")) : found.error().message();
+  };
+  CHECK(names("train-10\ntrain-9\nother\ntrain-2,other/alias\n") == "other train-2 train-9 train-10");
+  CHECK(names("").starts_with("label=a: no container that runs fits this filter"));
+  CHECK(names("--privileged\n") == "host list: \"--privileged\" is no name of a host");
+}
+
+// Each line as an engine has printed it, or as its source has it.
+TEST_CASE("what engines of containers refuse") {
+  const auto fault = [](std::string_view line) {
+    const known::RefusalRule* rule = known::refusal_in(line);
+    return rule == nullptr ? NodeFault::kNone : rule->fault;
+  };
+  const std::string id = "6c42a90334267bae3de414fa5e6c7e2004e4e0b6646baa093fdf047003a1e797";
+  CHECK(fault("Error: no container with name or ID \"t7\" found: no such container") == NodeFault::kNoTarget);
+  CHECK(fault("Error: can only create exec sessions on running containers: container state improper") ==
+        NodeFault::kNodeDown);
+  CHECK(fault("Error: crun: executable file `sh` not found in $PATH: No such file or directory: OCI runtime attempted "
+              "to invoke a command that was not found") == NodeFault::kCannotRun);
+  CHECK(fault("Error: unable to connect to Podman socket: dial unix /run/podman/podman.sock: connect: no such file") ==
+        NodeFault::kNoEngine);
+  CHECK(fault("Error response from daemon: No such container: d9") == NodeFault::kNoTarget);
+  CHECK(fault("Error response from daemon: Container " + id + " is not running") == NodeFault::kNodeDown);
+  CHECK(fault("Error response from daemon: container " + id + " is not running") == NodeFault::kNodeDown);
+  CHECK(known::refusal_in("Error response from daemon: Container d0 is paused, unpause the container before exec")
+            ->hint.starts_with("`docker unpause`"));
+  CHECK(known::refusal_in("Error response from daemon: Container " + id +
+                          " is restarting, wait until the container is running")
+            ->hint.starts_with("its first process ends"));
+  CHECK(fault("OCI runtime exec failed: exec failed: unable to start container process: exec: \"sh\": executable file "
+              "not found in $PATH: unknown") == NodeFault::kCannotRun);
+  CHECK(fault("Got permission denied while trying to connect to the Docker daemon socket at unix:///run/docker.sock") ==
+        NodeFault::kNotPermitted);
+  CHECK(fault("permission denied while trying to connect to the docker API at unix:///var/run/docker.sock") ==
+        NodeFault::kNotPermitted);
+  CHECK(fault("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?") ==
+        NodeFault::kNoEngine);
 }
 
 TEST_CASE("what squeue says") {

@@ -139,6 +139,7 @@ TEST_CASE("replies that are no report are their node's fault") {
   CHECK(fault_of({kStatusNoRanks, "rankstacks: no process has a rank\nhint: name it\n", ""}).fault ==
         NodeFault::kNoRanks);
   CHECK(fault_of({kStatusSeveralJobs, "", ""}).fault == NodeFault::kSeveralJobs);
+  CHECK(fault_of({kStatusHidden, "", ""}).fault == NodeFault::kNotPermitted);
   const NodeSnapshot failed = fault_of({2, "rankstacks: out of memory\nhint: --memory\n", ""});
   CHECK(failed.fault == NodeFault::kTool);
   CHECK(failed.said == "out of memory");

@@ -15,9 +15,9 @@ from nodes import Cluster, HungJob, Slurm, SlurmJob, enter_namespaces, needs, ru
 from processes import check, json_report, state_of, tool, wait_until
 
 
-def ask(*arguments, expect=0, seconds=120, **options):
+def ask(*arguments, expect=0, seconds=120, program=None, **options):
     """(report, stderr) of `rankstacks job`."""
-    command = [tool(), "job"] + list(arguments) + ["--format", "json"]
+    command = [program or tool(), "job"] + list(arguments) + ["--format", "json"]
     process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds, check=False, **options)
     err = process.stderr.decode(errors="replace")
     check(process.returncode == expect, "exit status %d instead of %d of %s:\n%s" % (process.returncode, expect, " ".join(command), err))
