@@ -73,6 +73,8 @@ constexpr RefusalRule kRefusals[] = {
     {"command timeout", F::kTimeout, "", "ClusterShell Worker/Popen; pdsh src/pdsh/dsh.c"},
     {"connect timeout", F::kConnectTimeout, "the node is down, or a firewall drops the connection", "pdsh src/pdsh/dsh.c"},
 
+    {"hydra_pmi_proxy: ", F::kNoEngine, "MPICH has to be at the same path there as here", "MPICH hydra, tools/bootstrap; the message is the shell's"},
+
     {"Invalid job id specified", F::kNoTarget, "`squeue --me` lists the jobs that run", kSlurmErrors},
     {"already completing or completed", F::kNoTarget, "the job has ended", kSlurmErrors},
     {"Job is pending execution", F::kNoTarget, "the job has not started yet", kSlurmErrors},

@@ -38,6 +38,8 @@ struct EngineRule {
 
 std::span<const EngineRule> engine_rules();
 const EngineRule& rule_of(Engine engine);
+// Whether it goes on to wait for nodes that could not be reached, as MPICH's hydra 4.0 does for its proxies.
+constexpr bool outlives_refusals(Engine engine) { return engine == Engine::kMpich; }
 
 // A message by which an engine, or what it calls, refuses a node. The first line that contains `text` decides, with the
 // rules in their order.

@@ -85,8 +85,9 @@ class Asking : public CallListener {
     book_.take_line(asked_[call], started_[call], is_error, text);
   }
   bool is_done(std::size_t call) const override {
-    return std::all_of(asked_[call].begin(), asked_[call].end(),
-                       [&](std::size_t page) { return book_.is_answered(page); });
+    return std::all_of(asked_[call].begin(), asked_[call].end(), [&](std::size_t page) {
+      return book_.is_answered(page) || (known::outlives_refusals(asking_) && book_.is_refused(page));
+    });
   }
 
  private:
@@ -101,6 +102,7 @@ class Asking : public CallListener {
   void ask(const EngineSettings& engine, std::vector<std::vector<std::size_t>> groups,
            const std::shared_ptr<const std::string>& packed_tool) {
     asked_ = std::move(groups);
+    asking_ = engine.engine;
     started_.assign(asked_.size(), {});
     const auto start = start_of(question_, packed_tool != nullptr);
     book_.set_start(start);
@@ -159,6 +161,7 @@ class Asking : public CallListener {
   std::string nonce_;
   AnswerBook book_;
   std::vector<std::vector<std::size_t>> asked_;  // by call: pages
+  known::Engine asking_ = known::Engine::kSsh;
   std::vector<system_clock::time_point> started_;
 };
 

@@ -69,6 +69,64 @@ def case_every_engine_says_what_one_machine_does(directory):
         print("engines: %s" % ", ".join(engines))
 
 
+def mpich_environment(directory):
+    """One in which `mpirun` is MPICH's: Debian's is Open MPI's where both are installed. Hydra looks for its proxy on the nodes at its own path."""
+    needs("mpiexec.hydra")
+    own = os.path.join(directory, "mpich")
+    os.mkdir(own)
+    with open(os.path.join(own, "mpirun"), "w", encoding="ascii") as out:
+        out.write('#!/bin/sh\nexec %s "$@"\n' % os.path.realpath(shutil.which("mpiexec.hydra")))
+    os.chmod(out.name, 0o755)
+    return dict(os.environ, PATH=own + ":" + os.environ["PATH"])
+
+
+def case_mpich_says_what_one_machine_does(directory):
+    with Cluster(directory, 4) as cluster:
+        environment = mpich_environment(directory)
+        for node in cluster.nodes:
+            node.start_sshd()
+        job = HungJob(cluster, 2, blocked_rank=5)
+        report, _ = ask("--hosts", cluster.names(), "--via", "mpirun", env=environment)
+        check(verdict_of(report) == ("culprit", [(5, "data-loading")]), "%r" % report["verdict"])
+        check([rank["rank"] for rank in report["ranks"]] == list(range(8)), "its ranks")
+        check([node["status"] for node in report["nodes"]] == ["answered"] * 4, "%r" % report["nodes"])
+        check_nothing_left(cluster)
+        # hydra waits for ever for the proxy of a node that cannot be reached: the others have answered before.
+        cluster.nodes[1].stop_sshd()
+        begin = time.monotonic()
+        report, err = ask("--hosts", cluster.names(), "--via", "mpirun", env=environment, expect=1)
+        seconds = time.monotonic() - begin
+        check(seconds < 40, "%.1f s" % seconds)
+        check({node["name"]: node["fault"] for node in report["nodes"] if node["fault"]} == {"node-2": "connection-refused"}, "%r" % report["nodes"])
+        check(report["nodes"][1]["ranks"] == [2, 3] and verdict_of(report) == ("culprit", [(5, "data-loading")]), "%r %r" % (report["nodes"][1], report["verdict"]))
+        check("node-2 (ranks 2-3): mpirun: connection refused" in err, err)
+        check_nothing_left(cluster)
+        # The tool that is killed while nodes sample.
+        cluster.nodes[1].start_sshd()
+        process = started_with_nodes(cluster, "--hosts", cluster.names(), "--via", "mpirun", env=environment)
+        engines = children_of(process.pid)
+        process.kill()
+        process.communicate()
+        wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "the end of its processes here")
+        check_nothing_left(cluster)
+        job.check_unharmed()
+
+
+def case_mpich_that_the_nodes_lack(directory):
+    with Cluster(directory, 2) as cluster:
+        environment = mpich_environment(directory)
+        for node in cluster.nodes:
+            node.start_sshd()
+        # Hydra's own directory is the one in which it was called.
+        own = os.path.join(directory, "elsewhere")
+        os.mkdir(own)
+        os.symlink(shutil.which("mpiexec.hydra"), os.path.join(own, "mpirun"))
+        environment["PATH"] = own + ":" + environment["PATH"]
+        report, _ = ask("--hosts", cluster.names(), "--via", "mpirun", "--node-timeout", "3", "--connect-timeout", "1", env=environment, expect=2)
+        check([node["fault"] for node in report["nodes"]] == ["no-engine"] * 2, "%r" % report["nodes"])
+        check_nothing_left(cluster)
+
+
 def case_slurm_says_what_one_machine_does(directory):
     with Cluster(directory, 4) as cluster, Slurm(cluster) as slurm:
         job = SlurmJob(cluster, slurm, 2, blocked_rank=5)
