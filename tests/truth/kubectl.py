@@ -90,6 +90,30 @@ def case_pods_at_fault_are_named(directory):
             job.check_unharmed()
 
 
+def case_pods_without_ranks(directory):
+    """A launcher's pod, and one of an earlier attempt: nothing is missing if all ranks have been seen."""
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes[1:]:
+            node.name = "worker-%d" % (node.number - 2)
+        launcher, *workers = cluster.nodes
+        pods = [Pod("launcher", launcher), Pod("worker-old", phase="Failed")] + [Pod(node.name, node) for node in workers]
+        cluster.nodes = workers
+        ranks = Ranks(cluster)
+        cluster.nodes = [launcher] + workers
+        with ApiServer(directory, pods) as server:
+            report, err = ask("--kubectl", "app=train", "-n", "train", env=server.environment)
+            check({node["name"]: node["fault"] for node in report["nodes"] if node["fault"]} == {"launcher": "no-ranks", "worker-old": "no-target"}, "%r" % report["nodes"])
+            check(report["problems"] == [] and err == "", "%r %s" % (report["problems"], err))
+            check([rank["rank"] for rank in report["ranks"]] == [0, 1], "its ranks")
+            # With a rank less they are named.
+            for pid, line in workers[1].processes().items():
+                if line == "sleep 100000" and pid != workers[1].init:
+                    os.kill(pid, signal.SIGKILL)
+            report, err = ask("--kubectl", "app=train", "-n", "train", env=server.environment, expect=1)
+            check([(problem["code"], problem["nodes"]) for problem in report["problems"]] == [("no-ranks", ["launcher", "worker-1"]), ("no-target", ["worker-old"])],
+                  "%r" % report["problems"])
+
+
 def case_pod_that_dies_while_it_is_asked(directory):
     with Cluster(directory, 4) as cluster:
         ranks = Ranks(cluster)

@@ -169,6 +169,72 @@ def case_nodes_that_do_not_answer_are_named(directory):
         job.check_unharmed()
 
 
+WITHOUT_PTRACE = "setpriv --inh-caps=-sys_ptrace --bounding-set=-sys_ptrace"
+AS_ANOTHER_USER = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+
+
+def case_nodes_that_deny_the_look(directory):
+    """Ranks that may not be traced on some nodes, and are another user's on others: a line for each kind, and the verdict of the rest."""
+    with Cluster(directory, 6) as cluster:
+        for node in cluster.nodes:
+            denies = WITHOUT_PTRACE if node.number in (2, 3) else AS_ANOTHER_USER if node.number in (4, 5) else None
+            node.start_sshd(*(['ForceCommand exec %s sh -c "$SSH_ORIGINAL_COMMAND"' % denies] if denies else []))
+        job = HungJob(cluster, 1, blocked_rank=0)
+        for engine in [engine for engine in ("ssh", "clush", "pdsh") if shutil.which(engine)]:
+            report, err = ask("--hosts", cluster.names(), "--via", engine, expect=1)
+            check({node["name"]: (node["fault"], node["ranks"]) for node in report["nodes"] if node["fault"]} ==
+                  {"node-4": ("not-permitted", [3]), "node-5": ("not-permitted", [4])}, "%s: %r" % (engine, report["nodes"]))
+            check({rank["rank"]: rank["status"] for rank in report["ranks"]} == {0: "complete", 1: "failed", 2: "failed", 5: "complete"}, "%r" % report["ranks"])
+            check(verdict_of(report) == ("culprit", [(0, "data-loading")]), "%s: %r" % (engine, report["verdict"]))
+            check(err.count("rankstacks: ") == 2 and "2 nodes, node-[4-5] (ranks 3-4)" in err and
+                  "ranks 1-2 on 2 nodes, node-[2-3]: cannot be attached to" in err, "%s: %s" % (engine, err))
+        job.check_unharmed()
+
+
+def case_rank_that_dies_while_it_is_looked_at(directory):
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd()
+        ranks = Ranks(cluster)
+        victim = children_of(ranks.ranks[1].pid)[0]
+        command = [tool(), "job", "--hosts", cluster.names(), "--via", "ssh", "--format", "json", "--start-in", "0", "attach", "--samples", "6", "--interval", "1"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: any("--for-node" in line and "--internal-node" not in line for line in cluster.nodes[1].processes().values()), "the tool on node-2")
+        time.sleep(1.5)
+        os.kill(victim, signal.SIGKILL)
+        out, err = process.communicate(timeout=100)
+        report = json.loads(out.decode())
+        check(process.returncode == 1, "status %d: %s" % (process.returncode, err))
+        check([node["fault"] for node in report["nodes"]] == [None] * 3, "%r" % report["nodes"])
+        status = {rank["rank"]: rank["status"] for rank in report["ranks"]}
+        check(status[0] == status[2] == "complete" and status[1] in ("partial", "failed"), "%r" % status)
+        check("rank 1 on node-2: it ended while it was looked at" in err.decode(), "%r" % err)
+        check(all(rank.poll() is None for rank in (ranks.ranks[0], ranks.ranks[2])), "a rank has ended")
+
+
+def case_no_room_for_the_tool(directory):
+    """A node that lacks the tool, and whose disks are full: it is named, and the verdict of the rest stands."""
+    with Cluster(directory, 3) as cluster:
+        own = os.path.join(directory, "bin")
+        os.mkdir(own)
+        program = os.path.join(own, "rankstacks")
+        run("strip", "-o", program, tool())
+        for node in cluster.nodes:
+            node.start_sshd()
+        job = HungJob(cluster, 1, blocked_rank=0)
+        for place in (own, "/tmp", "/var/tmp", "/dev/shm", "/root"):
+            cluster.nodes[1].run("mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", place)
+        command = [program, "job", "--hosts", cluster.names(), "--via", "ssh", "--format", "json"]
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        report = json.loads(process.stdout.decode())
+        check(process.returncode == 1, "status %d: %s" % (process.returncode, process.stderr))
+        check([(node["fault"], node["ranks"]) for node in report["nodes"]] == [(None, []), ("cannot-copy", [1]), (None, [])], "%r" % report["nodes"])
+        check("KiB of room" in report["nodes"][1]["message"], "%r" % report["nodes"])
+        check(verdict_of(report) == ("culprit", [(0, "data-loading")]), "%r" % report["verdict"])
+        check_nothing_left(cluster)
+        job.check_unharmed()
+
+
 def case_all_nodes_look_at_one_moment(directory):
     with Cluster(directory, 3) as cluster:
         for node in cluster.nodes:
