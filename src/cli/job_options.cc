@@ -62,6 +62,12 @@ void JobCommand::add_to(CLI::App& command) {
       ->type_name("NAME")
       ->needs(kubectl)
       ->check(one_word());
+  job_->add_option("--debug-image", options_.debug_image,
+                   "of --kubectl: the image of an ephemeral container that looks at --container, where that one has no "
+                   "shell or may not trace")
+      ->type_name("IMAGE")
+      ->needs(kubectl)
+      ->check(one_word());
   job_->add_option("--via", options_.via,
                    "the engine that runs the tool on the nodes: ssh, clush, pdsh, srun, mpirun, "
                    "flux; without it, the first that is there and works")
@@ -138,6 +144,8 @@ JobOptions JobCommand::take() {
   std::size_t given = 0;
   for (const char* name : {"--hosts", "--hostfile", "--slurm", "--kubectl"}) given += job_->count(name) != 0;
   if (given != 1) throw CLI::ValidationError("job", "which nodes? One of --hosts, --hostfile, --slurm and --kubectl");
+  if (!options_.debug_image.empty() && options_.container.empty())
+    throw CLI::ValidationError("--debug-image", "needs --container NAME: whose processes it looks at");
   for (const std::string& name : {job_name_, doctor_job_})
     if (const auto choice = capture::parse_job_choice(name); !choice)
       throw CLI::ValidationError("--job", fmt::format("{}, found {}", choice.error().what, report::in_quotes(name)));

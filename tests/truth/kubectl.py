@@ -2,6 +2,7 @@
 do not answer by name."""
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ import cases
 from kubernetes import ApiServer, Pod, forbidden
 from many_nodes import Ranks, ask, check_nothing_left, children_of, verdict_of
 from nodes import Cluster, HungJob, enter_namespaces
-from processes import check, json_report, state_of, tool, wait_until
+from processes import Skip, check, json_report, state_of, tool, wait_until
 
 # kubectl 1.31 and newer speak WebSocket unless this is said; older ones speak SPDY.
 PROTOCOLS = ({}, {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"})
@@ -162,6 +163,63 @@ def case_tool_that_is_killed_leaves_nothing(directory):
             wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "the end of its processes here")
             check_nothing_left(cluster)
         job.check_unharmed()
+
+
+def needs_profiles():
+    version = subprocess.run(["kubectl", "version", "--client"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
+    found = re.search(r"v1\.(\d+)", version)
+    if not found or int(found.group(1)) < 27:
+        raise Skip("this kubectl has no profiles: 1.27 and newer have")
+
+
+def case_ephemeral_containers(directory):
+    """Where a pod's own container may not trace: one container for each pod, which gets the tool, and nothing that it says is lost."""
+    with Cluster(directory, 3) as cluster:
+        pods = [Pod(node.name, node, message=forbidden("pods/exec", node.name)) for node in cluster.nodes]
+        pods[2].message = forbidden("pods/ephemeralcontainers", pods[2].name, "patch")
+        with ApiServer(directory, pods) as server:
+            needs_profiles()
+            for pod in pods[:2]:
+                pod.message = None
+            own = os.path.join(directory, "bin")
+            os.mkdir(own)
+            program = os.path.join(own, "rankstacks")
+            subprocess.run(["strip", "-o", program, tool()], check=True)
+            for node in cluster.nodes:
+                node.run("mount", "-t", "tmpfs", "tmpfs", own)
+            job = HungJob(cluster, 1, blocked_rank=1)
+            command = [program, "job", "--kubectl", "app=train", "-n", "train", "--container", "main", "--debug-image", "tools:1"]
+            for protocol in PROTOCOLS:
+                process = subprocess.run(command + ["--format", "json"], env=dict(server.environment, **protocol), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, timeout=120, check=False)
+                report = json.loads(process.stdout.decode())
+                check(process.returncode == 1, "status %d: %s" % (process.returncode, process.stderr.decode()))
+                check([(node["engine"], node["fault"]) for node in report["nodes"]] == [("kubectl debug", None)] * 2 + [("kubectl debug", "not-permitted")], "%r" % report["nodes"])
+                check('resources: ["pods/ephemeralcontainers"], verbs: ["patch"]' in report["nodes"][2]["hint"], "%r" % report["nodes"])
+                check(verdict_of(report) == ("culprit", [(1, "data-loading")]), "%r" % report["verdict"])
+                for pod in pods[:2]:
+                    (container,) = pod.added
+                    check((container["image"], container["targetContainerName"], container["stdin"]) == ("tools:1", "main", True), "%r" % container)
+                    check(container["securityContext"] == {"capabilities": {"add": ["SYS_PTRACE"]}}, "%r" % container)
+                    pod.added = []
+                check_nothing_left(cluster)
+            job.check_unharmed()
+            printed = subprocess.run(command + ["--print"], env=server.environment, stdout=subprocess.PIPE, timeout=60, check=True).stdout.decode()
+            check(printed.startswith("kubectl debug -i --quiet -n train --image=tools:1 --target=main --profile=general node-1 -- sh -c "), printed)
+            refused = subprocess.run(command[:6] + ["--debug-image", "x"], env=server.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+            check(refused.returncode == 2 and b"needs --container NAME" in refused.stderr, "%r" % refused)
+
+
+def case_kubectl_without_profiles(directory):
+    with ApiServer(directory, []) as server:
+        script = os.path.join(directory, "kubectl")
+        with open(script, "w", encoding="ascii") as out:
+            out.write("#!/bin/sh\ncase $1 in\nversion) echo 'Client Version: version.Info{Major:\"1\", Minor:\"20+\", GitVersion:\"v1.20.2\"}' ;;\n*) echo pod/a ;;\nesac\n")
+        os.chmod(script, 0o755)
+        environment = dict(server.environment, PATH=directory + ":" + os.environ["PATH"])
+        refused = subprocess.run([tool(), "job", "--kubectl", "a=b", "--container", "c", "--debug-image", "x"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 timeout=60, check=False)
+        check(refused.returncode == 2 and b"kubectl 1.20 has no `kubectl debug --profile`" in refused.stderr, "%r" % refused)
 
 
 if __name__ == "__main__":

@@ -237,10 +237,14 @@ class Pod:
     def __init__(self, name, node=None, phase="Running", wrapper=(), message=None):
         self.name, self.node, self.phase, self.wrapper, self.message = name, node, phase, list(wrapper), message
         self.on_exec = lambda: None
+        self.added, self.process = [], None         # ephemeral containers, and the last one's process
 
     def value(self):
         value = {"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "train", "name": self.name, "resourceVersion": "1", "uid": self.name},
-                 "spec": {"containers": [{"name": "main", "image": "x"}]}, "status": {"phase": self.phase}}
+                 "spec": {"containers": [{"name": "main", "image": "x"}], "securityContext": {}}, "status": {"phase": self.phase}}
+        if self.added:
+            value["spec"]["ephemeralContainers"] = self.added
+            value["status"]["ephemeralContainerStatuses"] = [{"name": one["name"], "state": {"running": {}}} for one in self.added]
         if self.phase != "Pending":
             value["spec"]["nodeName"] = "machine"
         return value
@@ -302,17 +306,45 @@ class Handler(http.server.BaseHTTPRequestHandler):
         words = address.path.strip("/").split("/")           # api v1 namespaces NS pods [NAME [exec]]
         if words[3:4] == ["closed"]:
             return self.refuse(403, "Forbidden", 'pods is forbidden: User "ann" cannot list resource "pods" in API group "" in the namespace "closed"')
+        if len(words) == 5 and "watch" in query:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.close_connection = True
+            return time.sleep(5)
+        if len(words) == 5 and "fieldSelector" in query:
+            name = query["fieldSelector"][0].split("=")[1]
+            return self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"},
+                                     "items": [pod.value() for pod in self.server.pods if pod.name == name]})
         if len(words) == 5:
             found = self.server.pods if query.get("labelSelector") == ["app=train"] else []
             return self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod.value() for pod in found]})
         pod = next((pod for pod in self.server.pods if words[5:6] == [pod.name]), None)
         if pod is None:
             return self.refuse(404, "NotFound", 'pods "%s" not found' % (words + [""] * 6)[5])
+        if words[6:] == ["ephemeralcontainers"]:
+            return self.add_container(pod)
+        if words[6:] == ["attach"]:
+            connection = self.upgrade(1 + sum(query.get(name) == ["true"] for name in ("stdin", "stdout", "stderr")))
+            # Whoever attaches sees what is written from then on.
+            while select.select([pod.process.stdout], [], [], 0.3)[0]:
+                if not os.read(pod.process.stdout.fileno(), 65536):
+                    break
+            return serve_process(connection, pod.process)
         if words[6:] == ["exec"]:
             return self.execute(pod, query)
         return self.answer(200, pod.value())
 
-    do_POST = do_GET
+    def add_container(self, pod):
+        """What `kubectl debug` adds starts at once, with a standard input that waits for whoever attaches."""
+        patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if pod.message:
+            return self.refuse(403, "Forbidden", pod.message)
+        pod.added = patch["spec"]["ephemeralContainers"]
+        pod.process = subprocess.Popen(pod.node.command(*pod.added[-1]["command"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return self.answer(200, pod.value())
+
+    do_POST = do_PATCH = do_GET
 
 
 class ApiServer:
