@@ -26,6 +26,11 @@ bool all_seen(const JobSnapshot& job) {
   return world > 0 && seen.size() >= static_cast<std::size_t>(world);
 }
 
+// Whether a node with that fault need not run a rank: a launcher's pod, one that has ended, another user's node.
+bool may_lack_ranks(NodeFault fault) {
+  return fault == NodeFault::kNoRanks || fault == NodeFault::kNoTarget || fault == NodeFault::kNotPermitted;
+}
+
 }  // namespace
 
 std::string_view phrase_of(NodeFault fault) {
@@ -62,7 +67,7 @@ std::vector<NodeGroup> node_groups(const JobSnapshot& job) {
   const bool complete = all_seen(job);
   for (std::size_t n = 0; n < job.nodes.size(); ++n) {
     const NodeSnapshot& node = job.nodes[n];
-    if (node.fault == NodeFault::kNone || (node.fault == NodeFault::kNoRanks && complete)) continue;
+    if (node.fault == NodeFault::kNone || (complete && may_lack_ranks(node.fault))) continue;
     const auto [it, is_new] = known.try_emplace({node.fault, node.engine, node.hint}, groups.size());
     if (is_new) groups.push_back({&node, {}, {}});
     NodeGroup& group = groups[it->second];

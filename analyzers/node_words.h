@@ -20,7 +20,7 @@ struct NodeGroup {
 };
 
 // Nodes with a fault, by fault, engine and hint, in the order of the first of each group. Nodes without ranks of the
-// job are a group only if ranks are missing.
+// job, and those that refuse or have ended, are a group only if ranks are missing.
 std::vector<NodeGroup> node_groups(const JobSnapshot& job);
 
 // "node-17 (ranks 136-143): ssh: no route to host (connect to host 10.0.0.17 port 22: No route to host)"; of several:

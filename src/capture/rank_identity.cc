@@ -42,7 +42,7 @@ constexpr Variables kLaunchers[] = {
     {"JAX_PROCESS_ID", "JAX_NUM_PROCESSES", "", ""},                                 // jax.distributed.initialize
     {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_LOCAL_RANK",
      "PADDLE_LOCAL_SIZE"},                 // paddle.distributed.launch
-    {"JOB_COMPLETION_INDEX", "", "", ""},  // an indexed job of Kubernetes
+    {"JOB_COMPLETION_INDEX", "", "", ""},  // an indexed job of Kubernetes; the last of them
 };
 
 // Behind all of kLaunchers: a JSON (tensorflow_cluster.h).
@@ -111,7 +111,11 @@ RankIdentity identity_from_environment(const std::map<std::string, std::string>&
     for (const Variables& v : rows) take(stated_by(environment, v), precedence++);
   };
   const auto look_at_launchers = [&] {
-    look_at(kLaunchers, RankIdentity::kFirstOfEnvironment);
+    std::span<const Variables> launchers = kLaunchers;
+    // The number of its pod is none of a parameter server.
+    if (const auto it = environment.find(kTfConfig); it != environment.end() && is_no_rank_of_tf_config(it->second))
+      launchers = launchers.first(launchers.size() - 1);
+    look_at(launchers, RankIdentity::kFirstOfEnvironment);
     take(stated_by_tf_config(environment), RankIdentity::kTensorflow);
   };
   look_at_launchers();

@@ -114,4 +114,13 @@ std::optional<TensorflowTask> task_of_tf_config(std::string_view text) {
   return task;
 }
 
+bool is_no_rank_of_tf_config(std::string_view text) {
+  Reader reader;
+  if (text.size() > kMaxText || !Json::sax_parse(text, &reader)) return false;
+  const bool has_ranks =
+      std::any_of(reader.tasks.begin(), reader.tasks.end(), [](const Tasks& tasks) { return tasks.count > 0; });
+  return has_ranks && reader.index >= 0 && !reader.type.empty() &&
+         std::find(kRankTasks.begin(), kRankTasks.end(), reader.type) == kRankTasks.end();
+}
+
 }  // namespace rankstacks::capture

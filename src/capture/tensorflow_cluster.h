@@ -23,4 +23,7 @@ struct TensorflowTask {
 // more than 1 MiB, or nests deeper than it should.
 std::optional<TensorflowTask> task_of_tf_config(std::string_view text);
 
+// Whether it is the TF_CONFIG of a task that is no rank, though the job has some: a parameter server, an evaluator.
+bool is_no_rank_of_tf_config(std::string_view text);
+
 }  // namespace rankstacks::capture

@@ -101,8 +101,6 @@ void print_without_jobs(const NotChosen& none, const std::string& command, std::
 
 }  // namespace
 
-bool hides_ranks_from_root() { return geteuid() == 0 && capture::count_hidden_environments() > 0; }
-
 void print_not_chosen(const NotChosen& none, const std::vector<std::string>& words, std::ostream& err) {
   const std::string command = words.size() > 1 ? words[1] : "attach";
   if (none.jobs.empty()) return print_without_jobs(none, command, err);

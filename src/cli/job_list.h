@@ -12,8 +12,4 @@ namespace rankstacks::cli {
 // `words`: the command line, from which the hint is made.
 void print_not_chosen(const capture::NotChosen& not_chosen, const std::vector<std::string>& words, std::ostream& err);
 
-// Whether root lacks the right to read what is a rank, as in a container without CAP_SYS_PTRACE whose ranks are another
-// user's.
-bool hides_ranks_from_root();
-
 }  // namespace rankstacks::cli

@@ -63,6 +63,12 @@ void JobCommand::add_to(CLI::App& command) {
       ->type_name("NAME")
       ->needs(kubectl)
       ->check(one_word());
+  job_->add_option("--debug-image", options_.debug_image,
+                   "of --kubectl: the image of an ephemeral container that looks at --container, where that one has no "
+                   "shell or may not trace")
+      ->type_name("IMAGE")
+      ->needs(kubectl)
+      ->check(one_word());
   job_->add_option("--docker", options_.docker,
                    "containers of Docker on this machine, as a,b[1-8], or those of a filter of docker ps, as label=KEY")
       ->type_name("LIST")
@@ -152,6 +158,8 @@ JobOptions JobCommand::take() {
   for (const auto& [name, engine] : {std::pair{"--docker", "docker"}, std::pair{"--podman", "podman"}})
     if (job_->count(name) != 0 && !options_.via.empty() && options_.via != engine)
       throw CLI::ValidationError("--via", fmt::format("{} asks by {} alone", name, engine));
+  if (!options_.debug_image.empty() && options_.container.empty())
+    throw CLI::ValidationError("--debug-image", "needs --container NAME: whose processes it looks at");
   for (const std::string& name : {job_name_, doctor_job_})
     if (const auto choice = capture::parse_job_choice(name); !choice)
       throw CLI::ValidationError("--job", fmt::format("{}, found {}", choice.error().what, report::in_quotes(name)));

@@ -19,7 +19,8 @@ struct JobOptions {
   std::string hosts, hostfile, slurm, selector, docker, podman;  // one of them is given
   std::string space;                                             // -n, of --kubectl
   std::string container;
-  std::string via;  // "": the first that is there and works
+  std::string debug_image;  // of --kubectl; "": the tool runs in the pods' own containers
+  std::string via;          // "": the first that is there and works
   std::vector<std::string> engine_options;
   std::size_t fanout = 64;
   std::chrono::seconds node_limit{45}, connect{10};

@@ -4,10 +4,17 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <ostream>
+#include <set>
+
+#include <fmt/format.h>
 
 #include "analyzers/node_words.h"
+#include "model/host_set.h"
+#include "model/rank_set.h"
 #include "report/packed.h"
+#include "report/problem_groups.h"
 #include "report/report_file.h"
 #include "report/sanitize.h"
 #include "report/shell_quoted.h"
@@ -29,6 +36,34 @@ void warn_if_others_write(const std::string& directory, std::ostream& err) {
     print_error(err, what + "others, who may write to it", "chmod go-w -- " + report::shell_quoted(directory));
 }
 
+namespace {
+
+// Of a job on many nodes: one line for each kind of problem, with the nodes that have it.
+void print_groups(const JobSnapshot& job, std::ostream& err, const std::string& of) {
+  for (const report::ProblemGroup& group : report::problem_groups(job)) {
+    std::vector<std::string> hosts;
+    std::set<std::string> known;
+    std::size_t incomplete = 0;
+    for (const std::size_t r : group.ranks) {
+      const RankSnapshot& rank = job.ranks[r];
+      if (rank.status != Status::kComplete) ++incomplete;
+      if (!rank.host.empty() && known.insert(rank.host).second) hosts.push_back(rank.host);
+    }
+    if (incomplete == 0) continue;
+    const std::string where = hosts.size() > 1 ? fmt::format(" on {} nodes, {}", hosts.size(), format_host_set(hosts))
+                              : hosts.empty()  ? ""
+                                               : " on " + hosts.front();
+    const std::optional<std::string>& path = job.ranks[group.ranks.front()].path;
+    const bool names_file = !path || group.ranks.size() > 1 || group.message.starts_with(*path + ":");
+    print_error(err,
+                of + report::sanitize(name_ranks(job, group.ranks) + where) + ": " +
+                    (names_file ? "" : report::sanitize(*path) + ": ") + report::sanitize(group.message),
+                report::sanitize(group.problem->hint.value_or("")));
+  }
+}
+
+}  // namespace
+
 int report_problems(const JobSnapshot& job, std::ostream& err, const std::string& of) {
   int status = 0;
   std::size_t failed = 0;
@@ -36,13 +71,15 @@ int report_problems(const JobSnapshot& job, std::ostream& err, const std::string
     status = 1;
     print_error(err, of + report::sanitize(analyzers::describe_nodes(job, group)), report::sanitize(group.first->hint));
   }
+  const bool of_nodes = !job.nodes.empty();
+  if (of_nodes) print_groups(job, err, of);
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.status == Status::kComplete) continue;
     status = 1;
     if (rank.status == Status::kFailed) ++failed;
     // A core's problems name its file: its rank and pid do not show which of several files it was. Some messages do
     // already.
-    for (const Problem& p : rank.problems) {
+    for (const Problem& p : of_nodes ? std::vector<Problem>{} : rank.problems) {
       const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
       print_error(err,
                   of + "rank " + report::sanitize(rank_label(rank)) + ": " +

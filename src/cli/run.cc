@@ -12,6 +12,7 @@
 #include "base/unattended.h"
 #include "capture/ask_flight_recorders.h"
 #include "capture/capture_job.h"
+#include "capture/job_processes.h"
 #include "cli/job_list.h"
 #include "cli/messages.h"
 #include "cli/options.h"
@@ -198,9 +199,9 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
     if (!sampled) {
       print_not_chosen(sampled.error(), options.words, err);
       if (options.for_node)
-        status = !sampled.error().jobs.empty() ? nodes::kStatusSeveralJobs
-                 : hides_ranks_from_root()     ? nodes::kStatusHidden
-                                               : nodes::kStatusNoRanks;
+        status = !sampled.error().jobs.empty()               ? nodes::kStatusSeveralJobs
+                 : capture::count_hidden_environments() == 0 ? nodes::kStatusNoRanks
+                                                             : nodes::kStatusHidden;
       return std::nullopt;
     }
     job = std::move(*sampled);

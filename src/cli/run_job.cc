@@ -116,10 +116,24 @@ Result<std::vector<Part>> parts_of(const Options& options, const nodes::Interrup
   return std::vector<Part>{{"", std::move(*hosts)}};
 }
 
+// Without a profile, which kubectl has since 1.27, the container would lack the right to trace.
+Result<Plan> plan_of_debug(std::vector<Part> parts, const nodes::Interrupts& interrupts) {
+  constexpr int kHasProfiles = 27;
+  const auto version = nodes::output_of({"kubectl", "version", "--client"}, seconds(10), interrupts);
+  const std::optional<int> minor = nodes::kubectl_minor(version.out);
+  if (minor && *minor < kHasProfiles)
+    return fail({.code = ErrorCode::kUnsupported,
+                 .subject = "--debug-image",
+                 .what = fmt::format("kubectl 1.{} has no `kubectl debug --profile`", *minor),
+                 .hint = "kubectl 1.27 and newer have it"});
+  return Plan{std::move(parts), {Engine::kKubectlDebug}};
+}
+
 Result<Plan> plan_of(const Options& options, const nodes::Interrupts& interrupts) {
   const JobOptions& job = options.job;
   auto parts = parts_of(options, interrupts);
   if (!parts) return fail(parts.error());
+  if (!job.debug_image.empty()) return plan_of_debug(std::move(*parts), interrupts);
   const std::vector<Engine> usual = !job.slurm.empty()      ? std::vector{Engine::kSrun}
                                     : !job.selector.empty() ? std::vector{Engine::kKubectl}
                                     : !job.docker.empty()   ? std::vector{Engine::kDocker}
@@ -163,6 +177,7 @@ nodes::NodeQuestion question_for(const Options& options, const Part& part, Engin
   question.engine.job = part.slurm_job;
   question.engine.space = job.space;
   question.engine.container = job.container;
+  question.engine.image = job.debug_image;
   question.engine.as_root = geteuid() == 0;
   question.engine.fanout = job.fanout;
   question.engine.connect = job.connect;
@@ -182,7 +197,12 @@ void print_calls(const Options& options, const Plan& plan, const nodes::ToolFile
   for (const Part& part : plan.parts) {
     const auto planned = nodes::plan_calls(question_for(options, part, plan.engines.front(), interrupts), tool);
     for (const auto& call : planned.first) out << nodes::shown_call(call) << '\n';
-    if (!options.job.copies) continue;
+    if (!options.job.debug_image.empty())
+      out << "# Each of them gets a line's end through its standard input, and behind it ";
+    if (!options.job.debug_image.empty() && options.job.copies)
+      out << fmt::format("{} ({} bytes), packed by gzip\n", report::sanitize(tool.path), tool.size);
+    else if (!options.job.debug_image.empty()) out << "nothing\n";
+    if (!options.job.copies || !options.job.debug_image.empty()) continue;
     out << fmt::format("# Nodes that print \"lacks\" get {} ({} bytes) through standard input, packed by gzip:\n",
                        report::sanitize(tool.path), tool.size);
     for (const auto& call : planned.copying) out << nodes::shown_call(call) << '\n';

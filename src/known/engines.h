@@ -11,7 +11,19 @@
 
 namespace rankstacks::known {
 
-enum class Engine : std::uint8_t { kSsh, kClush, kPdsh, kSrun, kMpirun, kMpich, kFlux, kKubectl, kDocker, kPodman };
+enum class Engine : std::uint8_t {
+  kSsh,
+  kClush,
+  kPdsh,
+  kSrun,
+  kMpirun,
+  kMpich,
+  kFlux,
+  kKubectl,
+  kKubectlDebug,
+  kDocker,
+  kPodman
+};
 
 // How many calls ask all nodes.
 enum class Calls : std::uint8_t { kOneForEach, kOneForAll };
@@ -28,7 +40,8 @@ struct EngineRule {
   bool through_shell;
   // Its arguments before the words that are to run there, separated by blanks. In braces: {host}, {hosts} (folded:
   // node-[1-3]), {list} (comma-separated), {slots} (Open MPI's: a:1,b:1), {count}, {fanout}, {limit} and {connect} in
-  // seconds, {job}, {namespace}, {container}; {overlap} and {root}: where they are needed; {options}: the user's own.
+  // seconds, {job}, {namespace}, {container}, {target}, {image}; {overlap} and {root}: where they are needed;
+  // {options}: the user's own.
   std::string_view arguments;
   // Prints something and succeeds where the engine is installed. `shows`: what is then printed, if another program has
   // the same name; "": anything.
@@ -38,6 +51,10 @@ struct EngineRule {
 
 std::span<const EngineRule> engine_rules();
 const EngineRule& rule_of(Engine engine);
+// Whether it goes on to wait for nodes that could not be reached, as MPICH's hydra 4.0 does for its proxies.
+constexpr bool outlives_refusals(Engine engine) { return engine == Engine::kMpich; }
+// Whether each call leaves something behind on the node, as an ephemeral container in a pod: one call has to do.
+constexpr bool asks_once(Engine engine) { return engine == Engine::kKubectlDebug; }
 
 // A message by which an engine, or what it calls, refuses a node. The first line that contains `text` decides, with the
 // rules in their order.

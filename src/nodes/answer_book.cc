@@ -163,6 +163,12 @@ bool AnswerBook::is_answered(std::size_t page) const {
   return p.has_fault || p.lacks_tool || p.answer.has_ended();
 }
 
+bool AnswerBook::is_refused(std::size_t page) const {
+  const std::vector<std::string>& lines = pages_[page].engine_said;
+  return std::any_of(lines.begin(), lines.end(),
+                     [](const std::string& line) { return known::refusal_in(line) != nullptr; });
+}
+
 void AnswerBook::forget(std::size_t page) {
   NodePage& p = pages_[page];
   NodePage fresh;

@@ -40,6 +40,8 @@ class AnswerBook {
   void take_line(const std::vector<std::size_t>& asked, std::chrono::system_clock::time_point started, bool is_error,
                  std::string_view text);
   bool is_answered(std::size_t page) const;
+  // Whether its engine has said why it cannot be asked.
+  bool is_refused(std::size_t page) const;
 
   // A call has ended: what it says of those that it asked and that have not answered.
   void end_call(const std::vector<std::size_t>& asked, const Outcome& outcome, std::chrono::seconds limit);

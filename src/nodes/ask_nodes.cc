@@ -71,6 +71,10 @@ class Asking : public CallListener {
     for (std::size_t page = 0; page < question_.hosts.size(); ++page) all.push_back(page);
     EngineSettings engine = question_.engine;
     const known::Calls calls = known::rule_of(engine.engine).calls;
+    if (known::asks_once(engine.engine)) {
+      ask(engine, groups_of(all, calls), first_input());
+      return answers();
+    }
     ask(engine, groups_of(all, calls), nullptr);
     if (calls == known::Calls::kOneForAll && all.size() > 1 && nobody_answered() && goes_on()) {
       for (const std::size_t page : all) book_.forget(page);
@@ -85,8 +89,9 @@ class Asking : public CallListener {
     book_.take_line(asked_[call], started_[call], is_error, text);
   }
   bool is_done(std::size_t call) const override {
-    return std::all_of(asked_[call].begin(), asked_[call].end(),
-                       [&](std::size_t page) { return book_.is_answered(page); });
+    return std::all_of(asked_[call].begin(), asked_[call].end(), [&](std::size_t page) {
+      return book_.is_answered(page) || (known::outlives_refusals(asking_) && book_.is_refused(page));
+    });
   }
 
  private:
@@ -101,11 +106,15 @@ class Asking : public CallListener {
   void ask(const EngineSettings& engine, std::vector<std::vector<std::size_t>> groups,
            const std::shared_ptr<const std::string>& packed_tool) {
     asked_ = std::move(groups);
+    asking_ = engine.engine;
     started_.assign(asked_.size(), {});
     const auto start = start_of(question_, packed_tool != nullptr);
     book_.set_start(start);
     const NodeTask task{nonce_, engine.node_limit, start, question_.words};
-    const std::vector<std::string> words = packed_tool ? copy_and_run(tool_, task) : find_and_run(tool_, task);
+    const std::vector<std::string> words = known::asks_once(engine.engine)
+                                               ? await_and_run(tool_, task, question_.copies)
+                                           : packed_tool ? copy_and_run(tool_, task)
+                                                         : find_and_run(tool_, task);
     std::vector<Call> calls;
     for (const std::vector<std::size_t>& pages : asked_) {
       std::vector<std::string> hosts;
@@ -116,6 +125,16 @@ class Asking : public CallListener {
     const std::vector<Outcome> outcomes = fan_out(calls, engine.fanout, deadline_, interrupts_, *this);
     for (std::size_t call = 0; call < calls.size(); ++call)
       book_.end_call(asked_[call], outcomes[call], engine.node_limit);
+  }
+
+  // The line for which a node waits, and the tool.
+  std::shared_ptr<const std::string> first_input() const {
+    std::string input = "\n";
+    auto bytes = question_.copies ? read_own_file() : Result<std::string>(std::string());
+    auto packed =
+        bytes && !bytes->empty() ? report::pack(*bytes, report::Packing::kGzip, "the tool") : std::move(bytes);
+    if (packed) input += *packed;
+    return std::make_shared<const std::string>(std::move(input));
   }
 
   void copy_where_needed(EngineSettings engine) {
@@ -159,6 +178,7 @@ class Asking : public CallListener {
   std::string nonce_;
   AnswerBook book_;
   std::vector<std::vector<std::size_t>> asked_;  // by call: pages
+  known::Engine asking_ = known::Engine::kSsh;
   std::vector<system_clock::time_point> started_;
 };
 
@@ -188,6 +208,12 @@ PlannedCalls plan_calls(const NodeQuestion& question, const ToolFile& tool) {
   for (const bool copying : {false, true}) {
     const NodeTask task{new_nonce(), question.engine.node_limit, start_of(question, copying), question.words};
     EngineSettings engine = question.engine;
+    if (known::asks_once(engine.engine)) {
+      if (copying) break;
+      const std::vector<std::string> words = await_and_run(tool, task, question.copies);
+      for (const std::string& host : question.hosts) planned.first.push_back(engine_call(engine, {host}, words, true));
+      continue;
+    }
     if (copying && !known::rule_of(engine.engine).gives_input) engine.engine = known::Engine::kSsh;
     const std::vector<std::string> words = copying ? copy_and_run(tool, task) : find_and_run(tool, task);
     auto& calls = copying ? planned.copying : planned.first;

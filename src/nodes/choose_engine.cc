@@ -80,6 +80,8 @@ Result<std::vector<known::Engine>> engines_to_try(std::string_view via, const st
     tried += (tried.empty() ? "" : ", ") + std::string(rule.name);
     names.erase(rule.name);
   }
+  if (engines.empty() && interrupts.have_come())
+    return fail({.code = ErrorCode::kTimeout, .subject = tried, .what = "interrupted before any node was asked"});
   if (engines.empty())
     return fail({.code = ErrorCode::kNotFound,
                  .subject = tried,
@@ -101,6 +103,17 @@ bool knows_overlap(std::string_view version) {
   if (error != std::errc() || dot == version.data() + version.size()) return true;
   std::from_chars(dot + 1, version.data() + version.size(), month);
   return year > 20 || (year == 20 && month >= 11);
+}
+
+// "Client Version: v1.32.4", before 1.28: "Client Version: version.Info{Major:"1", Minor:"20", GitVersion:"v1.20.2",
+// ...".
+std::optional<int> kubectl_minor(std::string_view version) {
+  const std::size_t at = version.find("v1.");
+  if (at == std::string_view::npos) return std::nullopt;
+  version.remove_prefix(at + 3);
+  int minor = 0;
+  if (std::from_chars(version.data(), version.data() + version.size(), minor).ec != std::errc()) return std::nullopt;
+  return minor;
 }
 
 std::vector<std::string> squeue_command(const std::string& job) {

@@ -27,6 +27,9 @@ Result<std::vector<known::Engine>> engines_to_try(std::string_view via, const st
 // Whether Slurm's srun knows --overlap (20.11 and newer). `version`: what `srun --version` prints.
 bool knows_overlap(std::string_view version);
 
+// The minor version of kubectl 1.x. `version`: what `kubectl version --client` prints. std::nullopt: it does not say.
+std::optional<int> kubectl_minor(std::string_view version);
+
 struct SlurmStep {
   std::string id;  // for --jobid: of the job, or of a component of a heterogeneous one
   std::vector<std::string> hosts;

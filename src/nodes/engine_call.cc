@@ -27,6 +27,8 @@ std::vector<std::string> value_of(std::string_view name, const EngineSettings& s
   if (name == "job") return {settings.job};
   if (name == "namespace") return {settings.space};
   if (name == "container" && !settings.container.empty()) return {"-c", settings.container};
+  if (name == "target") return {settings.container};
+  if (name == "image") return {settings.image};
   if (name == "overlap" && settings.overlaps) return {"--overlap"};
   if (name == "root" && settings.as_root) return {"--allow-run-as-root"};
   if (name == "options") return settings.options;

@@ -17,6 +17,7 @@ struct EngineSettings {
   std::string job;                      // srun: the job's number
   std::string space;                    // kubectl: the namespace
   std::string container;                // kubectl: "" for the pod's first
+  std::string image;                    // kubectl debug: of the container that it starts in a pod
   bool overlaps = true;                 // srun knows --overlap (Slurm 20.11)
   bool as_root = false;                 // mpirun asks for an option then
   std::size_t fanout = 64;              // how many nodes are asked at the same time

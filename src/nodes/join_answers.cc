@@ -12,7 +12,14 @@ constexpr int kMaxWorld = 1 << 20;
 constexpr int kNoBlock = -1;
 
 // Nodes that run none of the job's ranks are no part of its numbering.
-bool is_silent(const NodeSnapshot& node) { return node.fault != NodeFault::kNone && node.fault != NodeFault::kNoRanks; }
+bool may_have_ranks(const NodeSnapshot& node) {
+  return node.fault != NodeFault::kNone && node.fault != NodeFault::kNoRanks;
+}
+
+// Also without those that have not permitted a look.
+bool has_ranks_if_any(const NodeSnapshot& node) {
+  return may_have_ranks(node) && node.fault != NodeFault::kNotPermitted;
+}
 
 // The block of each node that has answered; empty if some node's ranks are not in one block.
 std::vector<int> blocks_of(const std::vector<std::vector<int>>& seen, int block) {
@@ -77,8 +84,8 @@ void read_reply(const NodeReply& reply, NodeSnapshot& node, JobSnapshot& into) {
   };
   if (reply.report.empty())
     return blame(reply.exit_status == kStatusNoRanks       ? NodeFault::kNoRanks
-                 : reply.exit_status == kStatusSeveralJobs ? NodeFault::kSeveralJobs
                  : reply.exit_status == kStatusHidden      ? NodeFault::kNotPermitted
+                 : reply.exit_status == kStatusSeveralJobs ? NodeFault::kSeveralJobs
                                                            : NodeFault::kTool);
   auto job = report::read_json_report(reply.report, node.name);
   if (!job) {
@@ -89,11 +96,8 @@ void read_reply(const NodeReply& reply, NodeSnapshot& node, JobSnapshot& into) {
   into = std::move(*job);
 }
 
-}  // namespace
-
-void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std::vector<int>>& seen, int world,
-                         int block) {
-  if (world <= 0 || world > kMaxWorld || block <= 0 || block > world) return;
+void assign_to(bool (*is_silent)(const NodeSnapshot&), std::vector<NodeSnapshot>& nodes,
+               const std::vector<std::vector<int>>& seen, int world, int block) {
   const std::vector<int> blocks = blocks_of(seen, block);
   if (blocks.empty()) return;
   const int all = (world + block - 1) / block;
@@ -121,6 +125,17 @@ void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std
     }
   }
   layout.give_run(run, before, all);
+}
+
+}  // namespace
+
+void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std::vector<int>>& seen, int world,
+                         int block) {
+  if (world <= 0 || world > kMaxWorld || block <= 0 || block > world) return;
+  for (const auto is_silent : {may_have_ranks, has_ranks_if_any}) {
+    assign_to(is_silent, nodes, seen, world, block);
+    if (std::any_of(nodes.begin(), nodes.end(), [](const NodeSnapshot& node) { return !node.ranks.empty(); })) return;
+  }
 }
 
 JobSnapshot join_answers(std::vector<NodeAnswer> answers) {

@@ -9,7 +9,7 @@
 namespace rankstacks::nodes {
 
 // Exit statuses of the tool on a node (--for-node), in place of 2: why nothing could be done there.
-// kStatusHidden: no rank was found, and root itself may not read what other users' processes are.
+// kStatusHidden: no rank was found, and there are processes whose environment this user may not read.
 inline constexpr int kStatusNoRanks = 80, kStatusSeveralJobs = 81, kStatusHidden = 82;
 
 // Reads the nodes' reports and merges them. A report that cannot be read is that node's fault. The job's `nodes` are
@@ -18,7 +18,8 @@ JobSnapshot join_answers(std::vector<NodeAnswer> answers);
 
 // Gives silent nodes their ranks: launchers number the ranks node by node, in blocks of one size, in the order of the
 // host list. `seen`: of each node the ranks that it has shown. A node gets none if the others do not show which they
-// are: the blocks are not in the list's order, or too many or too few are left for the nodes between two others.
+// are: the blocks are not in the list's order, or too many or too few are left for the nodes between two others. Nodes
+// that have not permitted a look may run none: if no node gets any, it is tried again without them.
 void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std::vector<int>>& seen, int world,
                          int block);
 

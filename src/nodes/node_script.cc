@@ -30,7 +30,14 @@ constexpr const char* kCopy =
     R"~(chmod 700 "$d/rankstacks"; "$d/rankstacks" --version >/dev/null 2>"$d/e" || f cannot-run "$(head -n 1 "$d/e")"; )~"
     R"~(rm -f "$d/x" "$d/e"; exec "$d/rankstacks" --internal-node "$n" "$l" "$s" "$d" "$@")~";
 
-std::vector<std::string> words_of(const char* script, const ToolFile& tool, const NodeTask& task, std::string fifth) {
+constexpr const char* kAwait =
+    R"~(read -r x; t=$(command -v rankstacks); )~"
+    R"~(if [ -x "$t" ] && [ "$(sha256sum <"$t" 2>/dev/null | cut -c1-64)" = "$2" ]; )~"
+    R"~(then n=$1 l=$3 s=$4; shift 5; exec "$t" --internal-node "$n" "$l" "$s" - "$@"; fi; )~";
+constexpr const char* kLacks = R"~(echo "rankstacks-answer 1 $1 $(uname -n) lacks")~";
+
+std::vector<std::string> words_of(const std::string& script, const ToolFile& tool, const NodeTask& task,
+                                  std::string fifth) {
   using std::chrono::milliseconds;
   const auto start =
       task.start_at ? std::chrono::duration_cast<milliseconds>(task.start_at->time_since_epoch()) : milliseconds(0);
@@ -55,6 +62,10 @@ std::vector<std::string> find_and_run(const ToolFile& tool, const NodeTask& task
 
 std::vector<std::string> copy_and_run(const ToolFile& tool, const NodeTask& task) {
   return words_of(kCopy, tool, task, std::to_string(tool.size / 1024 + 1));
+}
+
+std::vector<std::string> await_and_run(const ToolFile& tool, const NodeTask& task, bool copies) {
+  return words_of(std::string(kAwait) + (copies ? kCopy : kLacks), tool, task, std::to_string(tool.size / 1024 + 1));
 }
 
 }  // namespace rankstacks::nodes

@@ -38,4 +38,9 @@ std::vector<std::string> find_and_run(const ToolFile& tool, const NodeTask& task
 // checks its hash and runs it. The tool removes the directory before anything else (agent.h).
 std::vector<std::string> copy_and_run(const ToolFile& tool, const NodeTask& task);
 
+// For a container that is started for this: what is printed before somebody reads it is lost, so it waits for the first
+// line of its standard input. Runs the tool that the image has in PATH, if it is the same file; otherwise, if `copies`,
+// takes it from the rest of the input as above, or says that there is none.
+std::vector<std::string> await_and_run(const ToolFile& tool, const NodeTask& task, bool copies);
+
 }  // namespace rankstacks::nodes

@@ -441,7 +441,7 @@ class HtmlData {
     for (const ProblemGroup& group : problem_groups(job_)) {
       json_.open('{');
       text("code", word_of(kProblemCodeWords, group.problem->code));
-      text("message", group.problem->message);
+      text("message", group.message);
       text("hint", group.problem->hint.value_or(""));
       rank_set(group.ranks);
       json_.close();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "model/snapshot.h"
@@ -10,10 +11,11 @@ namespace rankstacks::report {
 
 struct ProblemGroup {
   const Problem* problem = nullptr;  // of the snapshot: the first of those with its message and hint
+  std::string message;               // that of the problem; without the pid if several ranks have it
   std::vector<std::size_t> ranks;    // indices into JobSnapshot::ranks, ascending
 };
 
-// In the order in which the ranks have them.
+// In the order in which the ranks have them. Those that differ only in the pids of their ranks are one.
 std::vector<ProblemGroup> problem_groups(const JobSnapshot& job);
 
 }  // namespace rankstacks::report

@@ -341,6 +341,12 @@ TEST_CASE("TensorFlow: a task's place in TF_CONFIG") {
   CHECK(of(task("worker", "1"), {{"RANK", "0"}}).rank == 0);
   CHECK_FALSE(of(task("worker", "1"), {{"RANK", "0"}}).world_size);
   CHECK(of(task("worker", "1"), {{"JOB_COMPLETION_INDEX", "2"}}).world_size == 3);
+  // The number of a pod is none of a task that is no rank.
+  for (const char* none : {"ps", "evaluator"}) {
+    CHECK_FALSE(of(task(none, "0"), {{"JOB_COMPLETION_INDEX", "2"}}).rank);
+    CHECK(of(task(none, "0"), {{"RANK", "2"}}).rank == 2);
+  }
+  CHECK(of(R"({"task": {"type": "ps", "index": 0}})", {{"JOB_COMPLETION_INDEX", "2"}}).rank == 2);  // of no cluster
   CHECK(of(R"({"cluster": {"worker": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}})")
             .world_size == 2);
 }

@@ -60,6 +60,10 @@ TEST_CASE("versions of Slurm") {
   CHECK_FALSE(knows_overlap("slurm 20.02.7"));
   CHECK_FALSE(knows_overlap("slurm 19.05"));
   CHECK(knows_overlap("slurm"));
+  CHECK(kubectl_minor("Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0\n") == 32);
+  CHECK(kubectl_minor(R"(Client Version: version.Info{Major:"1", Minor:"20+", GitVersion:"v1.20.2"})") == 20);
+  CHECK_FALSE(kubectl_minor("Client Version: v1."));
+  CHECK_FALSE(kubectl_minor(""));
 }
 
 TEST_CASE("the containers of a filter") {

@@ -26,6 +26,7 @@ std::string ranks(std::string_view nodes, int world, int block) {
     NodeSnapshot& node = all.emplace_back();
     seen.emplace_back();
     if (word == "x") node.fault = NodeFault::kNoRoute;
+    else if (word == "?") node.fault = NodeFault::kNotPermitted;
     else if (word == "-") node.fault = NodeFault::kNoRanks;
     else
       for (const char c : word) seen.back().push_back(c - '0');
@@ -33,7 +34,8 @@ std::string ranks(std::string_view nodes, int world, int block) {
   assign_silent_ranks(all, seen, world, block);
   std::string text;
   for (const NodeSnapshot& node : all)
-    if (node.fault == NodeFault::kNoRoute) text += fmt::format("{} ", fmt::join(node.ranks, ","));
+    if (node.fault == NodeFault::kNoRoute || node.fault == NodeFault::kNotPermitted)
+      text += fmt::format("{} ", fmt::join(node.ranks, ","));
   return text;
 }
 
@@ -41,13 +43,15 @@ TEST_CASE("the ranks of silent nodes") {
   CHECK(ranks("01 x 45 67", 8, 2) == "2,3 ");
   CHECK(ranks("x x 45 x", 8, 2) == "0,1 2,3 6,7 ");
   CHECK(ranks("01 - x 45", 6, 2) == "2,3 ");
-  CHECK(ranks("01 23 x", 5, 2) == "4 ");    // a last block that is shorter
-  CHECK(ranks("45 x 01", 6, 2) == "2,3 ");  // in whatever order, if one node and one block are left
-  CHECK(ranks("67 x x 01", 8, 2) == "  ");  // not in the list's order
-  CHECK(ranks("01 x x 45", 6, 2) == "  ");  // one of both is none of the job's
-  CHECK(ranks("01 x 67", 8, 2) == " ");     // a block more than there are nodes
-  CHECK(ranks("02 x", 4, 2) == " ");        // ranks that are not numbered node by node
-  CHECK(ranks("x x", 8, 2) == "  ");        // nothing is known
+  CHECK(ranks("01 23 x", 5, 2) == "4 ");       // a last block that is shorter
+  CHECK(ranks("45 x 01", 6, 2) == "2,3 ");     // in whatever order, if one node and one block are left
+  CHECK(ranks("67 x x 01", 8, 2) == "  ");     // not in the list's order
+  CHECK(ranks("01 x x 45", 6, 2) == "  ");     // one of both is none of the job's
+  CHECK(ranks("01 x 67", 8, 2) == " ");        // a block more than there are nodes
+  CHECK(ranks("02 x", 4, 2) == " ");           // ranks that are not numbered node by node
+  CHECK(ranks("x x", 8, 2) == "  ");           // nothing is known
+  CHECK(ranks("01 ? 45", 6, 2) == "2,3 ");     // it did not permit a look
+  CHECK(ranks("01 ? x 45", 6, 2) == " 2,3 ");  // or it has none: another user's node
   CHECK(ranks("01 x", 1 << 30, 2) == " ");
   CHECK(ranks("01 x", 4, 0) == " ");
 }

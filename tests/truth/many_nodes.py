@@ -69,6 +69,64 @@ def case_every_engine_says_what_one_machine_does(directory):
         print("engines: %s" % ", ".join(engines))
 
 
+def mpich_environment(directory):
+    """One in which `mpirun` is MPICH's: Debian's is Open MPI's where both are installed. Hydra looks for its proxy on the nodes at its own path."""
+    needs("mpiexec.hydra")
+    own = os.path.join(directory, "mpich")
+    os.mkdir(own)
+    with open(os.path.join(own, "mpirun"), "w", encoding="ascii") as out:
+        out.write('#!/bin/sh\nexec %s "$@"\n' % os.path.realpath(shutil.which("mpiexec.hydra")))
+    os.chmod(out.name, 0o755)
+    return dict(os.environ, PATH=own + ":" + os.environ["PATH"])
+
+
+def case_mpich_says_what_one_machine_does(directory):
+    with Cluster(directory, 4) as cluster:
+        environment = mpich_environment(directory)
+        for node in cluster.nodes:
+            node.start_sshd()
+        job = HungJob(cluster, 2, blocked_rank=5)
+        report, _ = ask("--hosts", cluster.names(), "--via", "mpirun", env=environment)
+        check(verdict_of(report) == ("culprit", [(5, "data-loading")]), "%r" % report["verdict"])
+        check([rank["rank"] for rank in report["ranks"]] == list(range(8)), "its ranks")
+        check([node["status"] for node in report["nodes"]] == ["answered"] * 4, "%r" % report["nodes"])
+        check_nothing_left(cluster)
+        # hydra waits for ever for the proxy of a node that cannot be reached: the others have answered before.
+        cluster.nodes[1].stop_sshd()
+        begin = time.monotonic()
+        report, err = ask("--hosts", cluster.names(), "--via", "mpirun", env=environment, expect=1)
+        seconds = time.monotonic() - begin
+        check(seconds < 40, "%.1f s" % seconds)
+        check({node["name"]: node["fault"] for node in report["nodes"] if node["fault"]} == {"node-2": "connection-refused"}, "%r" % report["nodes"])
+        check(report["nodes"][1]["ranks"] == [2, 3] and verdict_of(report) == ("culprit", [(5, "data-loading")]), "%r %r" % (report["nodes"][1], report["verdict"]))
+        check("node-2 (ranks 2-3): mpirun: connection refused" in err, err)
+        check_nothing_left(cluster)
+        # The tool that is killed while nodes sample.
+        cluster.nodes[1].start_sshd()
+        process = started_with_nodes(cluster, "--hosts", cluster.names(), "--via", "mpirun", env=environment)
+        engines = children_of(process.pid)
+        process.kill()
+        process.communicate()
+        wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "the end of its processes here")
+        check_nothing_left(cluster)
+        job.check_unharmed()
+
+
+def case_mpich_that_the_nodes_lack(directory):
+    with Cluster(directory, 2) as cluster:
+        environment = mpich_environment(directory)
+        for node in cluster.nodes:
+            node.start_sshd()
+        # Hydra's own directory is the one in which it was called.
+        own = os.path.join(directory, "elsewhere")
+        os.mkdir(own)
+        os.symlink(shutil.which("mpiexec.hydra"), os.path.join(own, "mpirun"))
+        environment["PATH"] = own + ":" + environment["PATH"]
+        report, _ = ask("--hosts", cluster.names(), "--via", "mpirun", "--node-timeout", "3", "--connect-timeout", "1", env=environment, expect=2)
+        check([node["fault"] for node in report["nodes"]] == ["no-engine"] * 2, "%r" % report["nodes"])
+        check_nothing_left(cluster)
+
+
 def case_slurm_says_what_one_machine_does(directory):
     with Cluster(directory, 4) as cluster, Slurm(cluster) as slurm:
         job = SlurmJob(cluster, slurm, 2, blocked_rank=5)
@@ -108,6 +166,72 @@ def case_nodes_that_do_not_answer_are_named(directory):
             check([(problem["code"], problem["nodes"]) for problem in report["problems"]] == [(code, [name]) for name, code in sorted(expected.items())],
                   "%s: %r" % (engine, report["problems"]))
             check(all(name in err for name in expected), "stderr: %s" % err)
+        job.check_unharmed()
+
+
+WITHOUT_PTRACE = "setpriv --inh-caps=-sys_ptrace --bounding-set=-sys_ptrace"
+AS_ANOTHER_USER = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+
+
+def case_nodes_that_deny_the_look(directory):
+    """Ranks that may not be traced on some nodes, and are another user's on others: a line for each kind, and the verdict of the rest."""
+    with Cluster(directory, 6) as cluster:
+        for node in cluster.nodes:
+            denies = WITHOUT_PTRACE if node.number in (2, 3) else AS_ANOTHER_USER if node.number in (4, 5) else None
+            node.start_sshd(*(['ForceCommand exec %s sh -c "$SSH_ORIGINAL_COMMAND"' % denies] if denies else []))
+        job = HungJob(cluster, 1, blocked_rank=0)
+        for engine in [engine for engine in ("ssh", "clush", "pdsh") if shutil.which(engine)]:
+            report, err = ask("--hosts", cluster.names(), "--via", engine, expect=1)
+            check({node["name"]: (node["fault"], node["ranks"]) for node in report["nodes"] if node["fault"]} ==
+                  {"node-4": ("not-permitted", [3]), "node-5": ("not-permitted", [4])}, "%s: %r" % (engine, report["nodes"]))
+            check({rank["rank"]: rank["status"] for rank in report["ranks"]} == {0: "complete", 1: "failed", 2: "failed", 5: "complete"}, "%r" % report["ranks"])
+            check(verdict_of(report) == ("culprit", [(0, "data-loading")]), "%s: %r" % (engine, report["verdict"]))
+            check(err.count("rankstacks: ") == 2 and "2 nodes, node-[4-5] (ranks 3-4)" in err and
+                  "ranks 1-2 on 2 nodes, node-[2-3]: cannot be attached to" in err, "%s: %s" % (engine, err))
+        job.check_unharmed()
+
+
+def case_rank_that_dies_while_it_is_looked_at(directory):
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd()
+        ranks = Ranks(cluster)
+        victim = children_of(ranks.ranks[1].pid)[0]
+        command = [tool(), "job", "--hosts", cluster.names(), "--via", "ssh", "--format", "json", "--start-in", "0", "attach", "--samples", "6", "--interval", "1"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: any("--for-node" in line and "--internal-node" not in line for line in cluster.nodes[1].processes().values()), "the tool on node-2")
+        time.sleep(1.5)
+        os.kill(victim, signal.SIGKILL)
+        out, err = process.communicate(timeout=100)
+        report = json.loads(out.decode())
+        check(process.returncode == 1, "status %d: %s" % (process.returncode, err))
+        check([node["fault"] for node in report["nodes"]] == [None] * 3, "%r" % report["nodes"])
+        status = {rank["rank"]: rank["status"] for rank in report["ranks"]}
+        check(status[0] == status[2] == "complete" and status[1] in ("partial", "failed"), "%r" % status)
+        check("rank 1 on node-2: it ended while it was looked at" in err.decode(), "%r" % err)
+        check(all(rank.poll() is None for rank in (ranks.ranks[0], ranks.ranks[2])), "a rank has ended")
+
+
+def case_no_room_for_the_tool(directory):
+    """A node that lacks the tool, and whose disks are full: it is named, and the verdict of the rest stands."""
+    with Cluster(directory, 3) as cluster:
+        own = os.path.join(directory, "bin")
+        os.mkdir(own)
+        program = os.path.join(own, "rankstacks")
+        run("strip", "-o", program, tool())
+        for node in cluster.nodes:
+            node.start_sshd()
+        job = HungJob(cluster, 1, blocked_rank=0)
+        for place in (own, "/tmp", "/var/tmp", "/dev/shm", "/root"):
+            cluster.nodes[1].run("mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", place)
+        command = [program, "job", "--hosts", cluster.names(), "--via", "ssh", "--format", "json"]
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        report = json.loads(process.stdout.decode())
+        check(process.returncode == 1, "status %d: %s" % (process.returncode, process.stderr))
+        check([(node["fault"], node["ranks"]) for node in report["nodes"]] == [(None, []), ("cannot-copy", [1]), (None, [])], "%r" % report["nodes"])
+        check("KiB of room" in report["nodes"][1]["message"], "%r" % report["nodes"])
+        check(verdict_of(report) == ("culprit", [(0, "data-loading")]), "%r" % report["verdict"])
+        check_nothing_left(cluster)
         job.check_unharmed()
 
 
