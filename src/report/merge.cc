@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -31,6 +32,8 @@ void for_each_frame_of(RankSnapshot& rank, F&& f) {
   for (ThreadSnapshot& thread : rank.threads) for_each_frame(thread, f);
   for (GpuSnapshot& gpu : rank.gpus) for_each_frame(gpu, f);
 }
+
+bool has_place_without_address(const Frame& frame) { return frame.kind == FrameKind::kNative && frame.offset; }
 
 // The processes of the reports so far.
 class SeenProcesses {
@@ -66,11 +69,28 @@ struct JobMerger::State {
   JobSnapshot job;
   SeenProcesses seen;
   std::size_t added = 0;
+  bool has_addresses = true;
   std::string first_captured_at;
   std::vector<std::optional<double>> captured;  // ms, of the snapshot of each rank
   std::optional<double> earliest;
   std::vector<UnseenRank> unseen;
   std::map<std::pair<std::string, std::string>, std::size_t> communicators;  // by both hashes
+
+  void intern(FrameId& id, std::vector<Frame>& frames, std::vector<std::optional<FrameId>>& renumbered) {
+    if (!renumbered[id]) {
+      Frame& frame = frames[id];
+      if (!has_addresses && has_place_without_address(frame)) frame.address = 0;
+      renumbered[id] = job.frames.intern(std::move(frame));
+    }
+    id = *renumbered[id];
+  }
+
+  void drop_addresses() {
+    has_addresses = false;
+    std::vector<Frame> frames = std::exchange(job.frames, {}).take();
+    std::vector<std::optional<FrameId>> renumbered(frames.size());
+    for (RankSnapshot& rank : job.ranks) for_each_frame_of(rank, [&](FrameId& id) { intern(id, frames, renumbered); });
+  }
 
   void add_times(const JobSnapshot& one) {
     const auto at = captured_at_ms(one.captured_at);
@@ -92,13 +112,11 @@ struct JobMerger::State {
              "name each machine's report once", ProblemCode::kMismatch});
         continue;
       }
-      for_each_frame_of(rank, [&](FrameId& id) {
-        if (!renumbered[id]) renumbered[id] = job.frames.intern(std::move(frames[id]));
-        id = *renumbered[id];
-      });
+      for_each_frame_of(rank, [&](FrameId& id) { intern(id, frames, renumbered); });
       job.ranks.push_back(std::move(rank));
       captured.push_back(at);
     }
+    if (has_addresses && job.ranks.size() > JobMerger::kMostRanksWithAddresses) drop_addresses();
   }
 
   // Every communicator once, taken from the report in which most of its members answered.

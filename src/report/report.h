@@ -1,6 +1,7 @@
 // Writes a job snapshot and its analysis, as text and as JSON, and reads the JSON back.
 #pragma once
 
+#include <cstddef>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -34,6 +35,10 @@ Result<JobSnapshot> read_json_report(std::string_view text, const std::string& s
 // source) the first is kept, with a problem. A snapshot that is alone stays as it is.
 class JobMerger {
  public:
+  // Each process has its libraries at addresses of its own, and with them the frames of a job grow with its ranks. Of
+  // more ranks than these, a frame that has a place within its module (Frame::offset) has the address 0.
+  static constexpr std::size_t kMostRanksWithAddresses = 16384;
+
   JobMerger();
   ~JobMerger();
   JobMerger(const JobMerger&) = delete;

@@ -394,6 +394,53 @@ TEST_CASE("merging: one job, one clock, duplicates said") {
   CHECK(analyzers::analyze(merged).verdict.suspects.at(0).rank == 2);
 }
 
+TEST_CASE("merging: frames do not grow with the ranks of a very large job") {
+  const auto node = [](std::size_t number) {
+    LiteralJob literal;
+    RankSnapshot& rank = literal.rank(static_cast<int>(number), 1 << 16, in_getitem());
+    rank.pid = rank.threads[0].tid = static_cast<Pid>(number) + 10;
+    Frame native;
+    native.module = "/usr/lib/libc.so.6";
+    native.offset = 0x1230;
+    native.address = 0x7f0000001230 + (number << 12);
+    Frame unplaced = native;
+    unplaced.module.clear();
+    unplaced.offset.reset();
+    rank.threads[0].frames.push_back(literal.job.frames.intern(native));
+    rank.threads[0].frames.push_back(literal.job.frames.intern(unplaced));
+    return std::move(literal.job);
+  };
+  const auto merged_of = [&](std::size_t ranks) {
+    JobMerger merger;
+    for (std::size_t i = 0; i < ranks; ++i) merger.add(node(i));
+    return merger.take();
+  };
+  const auto frames_of = [](const JobSnapshot& job, std::size_t rank) {
+    std::vector<Frame> frames;
+    for (const FrameId id : job.ranks[rank].threads[0].frames) frames.push_back(job.frames[id]);
+    return frames;
+  };
+  const std::size_t most = JobMerger::kMostRanksWithAddresses;
+  const JobSnapshot large = merged_of(most), larger = merged_of(most + 1);
+  const std::size_t in_common = frames_of(large, 0).size() - 2;
+  CHECK(large.frames.size() == in_common + 2 * most);
+  CHECK(larger.frames.size() == in_common + 1 + most + 1);
+  for (const std::size_t rank : {std::size_t{0}, most - 1}) {
+    std::vector<Frame> with = frames_of(large, rank), without = frames_of(larger, rank);
+    REQUIRE(with.size() == without.size());
+    CHECK(with.back() == without.back());
+    CHECK(with[with.size() - 2].address == 0x7f0000001230 + (rank << 12));
+    CHECK(without[without.size() - 2].address == 0);
+    CHECK(without[without.size() - 2].offset == 0x1230);
+  }
+  JobSnapshot one = larger;
+  one.ranks.resize(1);
+  const Json frames = Json::parse(json_report(one, analyzers::analyze(one)))["ranks"][0]["threads"][0]["frames"];
+  CHECK(frames[frames.size() - 2]["address"].is_null());
+  CHECK(frames[frames.size() - 2]["offset"] == "0x1230");
+  CHECK(frames[frames.size() - 1]["address"] == "0x7f0000001230");
+}
+
 TEST_CASE("merging: exceptions that threads handle keep their places") {
   LiteralJob a, b;
   a.rank(0, 2, waits_in_all_reduce());
