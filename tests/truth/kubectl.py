@@ -56,12 +56,7 @@ def case_pods_say_what_one_machine_does(directory):
             print("by %s" % " and ".join(sorted(server.server.spoken)))
             check_nothing_left(cluster)
         # Without the tool in the pods.
-        own = os.path.join(directory, "bin")
-        os.mkdir(own)
-        program = os.path.join(own, "rankstacks")
-        subprocess.run(["strip", "-o", program, tool()], check=True)
-        for node in cluster.nodes:
-            node.run("mount", "-t", "tmpfs", "tmpfs", own)
+        program = program_that_pods_lack(directory, cluster)
         for protocol in PROTOCOLS:
             process = subprocess.run([program, "job", "--kubectl", "app=train", "-n", "train", "--format", "json"], env=dict(server.environment, **protocol),
                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
@@ -165,6 +160,17 @@ def case_tool_that_is_killed_leaves_nothing(directory):
         job.check_unharmed()
 
 
+def program_that_pods_lack(directory, cluster):
+    """The tool in a directory that is empty in the pods."""
+    own = os.path.join(directory, "bin")
+    os.mkdir(own)
+    program = os.path.join(own, "rankstacks")
+    subprocess.run(["strip", "-o", program, tool()], check=True)
+    for node in cluster.nodes:
+        node.run("mount", "-t", "tmpfs", "tmpfs", own)
+    return program
+
+
 def needs_profiles():
     version = subprocess.run(["kubectl", "version", "--client"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
     found = re.search(r"v1\.(\d+)", version)
@@ -181,12 +187,7 @@ def case_ephemeral_containers(directory):
             needs_profiles()
             for pod in pods[:2]:
                 pod.message = None
-            own = os.path.join(directory, "bin")
-            os.mkdir(own)
-            program = os.path.join(own, "rankstacks")
-            subprocess.run(["strip", "-o", program, tool()], check=True)
-            for node in cluster.nodes:
-                node.run("mount", "-t", "tmpfs", "tmpfs", own)
+            program = program_that_pods_lack(directory, cluster)
             job = HungJob(cluster, 1, blocked_rank=1)
             command = [program, "job", "--kubectl", "app=train", "-n", "train", "--container", "main", "--debug-image", "tools:1"]
             for protocol in PROTOCOLS:
