@@ -4,7 +4,7 @@
 //
 // Makes an answer as each of NODES (512) has it, with RANKS (8) of THREADS (30), reads and merges all of them on one
 // core as `rankstacks job` does, and analyses them. Addresses differ from rank to rank, as in a real job. Answers of
-// the same node as JSON text are read beside it, 64 of them, for comparison.
+// the same node as JSON text are read as well, 64 of them, for comparison.
 #include <sys/resource.h>
 
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
-// A value that few objects have, beside each of which nothing but a pointer lies; copied with its object, like
-// std::optional. A thread's exceptions and system call take most of its size otherwise, and a report of a large job has
-// millions of threads.
+// A value that few objects have: each has a pointer alone. It is copied with its object, like std::optional. A thread's
+// exceptions and system call take most of its size otherwise, and a report of a large job has millions of threads.
 #pragma once
 
 #include <memory>

@@ -191,7 +191,7 @@ class CompactReader {
     JsonValue made{Kind::kObject, count(2)};
     const std::size_t begin = open_.size();
     for (std::uint32_t i = 0; i < made.size; ++i) {
-      add_to_text(kLeastMember);
+      add_to_text(kMinMember);
       const std::string_view name = string();
       const JsonValue of_name = flat ? scalar(byte()) : value(depth);
       open_.push_back({name, of_name});
@@ -207,7 +207,7 @@ class CompactReader {
     JsonValue made{Kind::kArray, count(1)};
     const std::size_t begin = open_.size();
     for (std::uint32_t i = 0; i < made.size; ++i) {
-      add_to_text(kLeastElement);
+      add_to_text(kMinElement);
       open_.push_back({{}, value(depth)});
     }
     JsonValue* const elements = arena().allocate<JsonValue>(made.size);
@@ -278,7 +278,7 @@ class CompactReader {
     std::size_t text_bytes = 0;
   };
 
-  static constexpr std::size_t kLeastElement = 2, kLeastMember = 5;  // of a text: "0,", "\"\":0,"
+  static constexpr std::size_t kMinElement = 2, kMinMember = 5;  // of a text: "0,", "\"\":0,"
 
   const std::string_view all_;
   std::string_view rest_;

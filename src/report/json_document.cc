@@ -18,7 +18,7 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-constexpr std::size_t kMostMembers = std::numeric_limits<std::uint32_t>::max();
+constexpr std::size_t kMaxMembers = std::numeric_limits<std::uint32_t>::max();
 
 bool is_container(const JsonValue& value) { return value.kind == Kind::kArray || value.kind == Kind::kObject; }
 
@@ -101,7 +101,7 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
     return add(made);
   }
   bool string(string_t& text) override {
-    if (text.size() > kMostMembers) return give_up(ErrorCode::kLimit, "a string of more than 4 GiB");
+    if (text.size() > kMaxMembers) return give_up(ErrorCode::kLimit, "a string of more than 4 GiB");
     JsonValue made{Kind::kString, static_cast<std::uint32_t>(text.size())};
     made.text = arena().copy(text).data();
     return add(made);
@@ -159,7 +159,7 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
     const Open closed = open_.back();
     open_.pop_back();
     const std::size_t size = values_.size() - closed.begin;
-    if (size > kMostMembers) return give_up(ErrorCode::kLimit, "more than 2^32 - 1 values in one");
+    if (size > kMaxMembers) return give_up(ErrorCode::kLimit, "more than 2^32 - 1 values in one");
     JsonValue made{closed.kind, static_cast<std::uint32_t>(size)};
     const JsonMember* const first = values_.data() + closed.begin;
     if (closed.kind == Kind::kArray) {

@@ -43,10 +43,10 @@ class Arena {
   }
 
  private:
-  static constexpr std::size_t kUnit = 8, kLeastBlock = std::size_t{1} << 13, kMostBlock = std::size_t{1} << 22;
+  static constexpr std::size_t kUnit = 8, kMinBlock = std::size_t{1} << 13, kMaxBlock = std::size_t{1} << 22;
 
   void add_block(std::size_t least) {
-    block_ = std::min(block_ * 2, kMostBlock);
+    block_ = std::min(block_ * 2, kMaxBlock);
     const std::size_t size = std::max(block_, least);
     // new[] aligns to more than kUnit.
     blocks_.push_back(std::unique_ptr<char[]>(new char[size]));
@@ -56,7 +56,7 @@ class Arena {
 
   std::vector<std::unique_ptr<char[]>> blocks_;
   char *at_ = nullptr, *end_ = nullptr;  // of the last block
-  std::size_t block_ = kLeastBlock / 2;
+  std::size_t block_ = kMinBlock / 2;
 };
 
 struct JsonDocument::Storage {

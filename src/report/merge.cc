@@ -116,7 +116,7 @@ struct JobMerger::State {
       job.ranks.push_back(std::move(rank));
       captured.push_back(at);
     }
-    if (has_addresses && job.ranks.size() > JobMerger::kMostRanksWithAddresses) drop_addresses();
+    if (has_addresses && job.ranks.size() > JobMerger::kMaxRanksWithAddresses) drop_addresses();
   }
 
   // Every communicator once, taken from the report in which most of its members answered.

@@ -37,7 +37,7 @@ class JobMerger {
  public:
   // Each process has its libraries at addresses of its own, and with them the frames of a job grow with its ranks. Of
   // more ranks than these, a frame that has a place within its module (Frame::offset) has the address 0.
-  static constexpr std::size_t kMostRanksWithAddresses = 16384;
+  static constexpr std::size_t kMaxRanksWithAddresses = 16384;
 
   JobMerger();
   ~JobMerger();

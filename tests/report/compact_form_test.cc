@@ -70,7 +70,7 @@ TEST_CASE("compact form: what is repeated is written once") {
   CHECK(again->root().elements[0].members == again->root().elements[999].members);
 }
 
-TEST_CASE("compact form: a text is told from it, and stays if it is none") {
+TEST_CASE("compact form: a text is distinguished from it, and stays if it is none") {
   const std::string text(kReport), compact = as_compact_form(text, kDepth);
   CHECK(compact != text);
   CHECK(compact == compact_form(document_of(text)));

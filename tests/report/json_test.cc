@@ -420,7 +420,7 @@ TEST_CASE("merging: frames do not grow with the ranks of a very large job") {
     for (const FrameId id : job.ranks[rank].threads[0].frames) frames.push_back(job.frames[id]);
     return frames;
   };
-  const std::size_t most = JobMerger::kMostRanksWithAddresses;
+  const std::size_t most = JobMerger::kMaxRanksWithAddresses;
   const JobSnapshot large = merged_of(most), larger = merged_of(most + 1);
   const std::size_t in_common = frames_of(large, 0).size() - 2;
   CHECK(large.frames.size() == in_common + 2 * most);
