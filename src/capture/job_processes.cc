@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "capture/titled_servers.h"
 #include "known/starting_programs.h"
 #include "target/proc.h"
@@ -377,16 +378,44 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
   return planner.take();
 }
 
-std::size_t count_hidden_environments() {
-  std::size_t hidden = 0;
+namespace {
+
+// f(pid) for each process of another user whose environment the kernel does not show to this one.
+template <class F>
+void each_hidden(F&& f) {
   for (const Pid pid : target::proc::processes()) {
     const auto stat = target::proc::stat_of(pid);
     const auto uid = target::proc::status_number(pid, "Uid");
     if (!stat || stat->kernel_thread() || stat->ends() || !uid || static_cast<uid_t>(*uid) == geteuid()) continue;
     const auto environment = target::proc::read_file(fmt::format("/proc/{}/environ", pid), 1);
-    if (!environment && (environment.error().os_errno == EACCES || environment.error().os_errno == EPERM)) ++hidden;
+    if (!environment && (environment.error().os_errno == EACCES || environment.error().os_errno == EPERM)) f(pid);
   }
+}
+
+// systemd runs a service of the system in a control group of its own, /system.slice/cron.service, and itself, also that
+// of a user, in one called init.scope (systemd.slice(5), systemd.special(7)).
+bool is_of_service(Pid pid) {
+  const auto groups = target::proc::read_file(fmt::format("/proc/{}/cgroup", pid));
+  return groups && (contains(*groups, ".service\n") || contains(*groups, "/init.scope\n"));
+}
+
+}  // namespace
+
+std::size_t count_hidden_environments() {
+  std::size_t hidden = 0;
+  each_hidden([&](Pid) { ++hidden; });
   return hidden;
+}
+
+bool may_hide_ranks() {
+  std::set<Pid> ancestors;  // sshd's among them
+  for (Pid pid = getppid(); pid > 0 && ancestors.insert(pid).second;) {
+    const auto stat = target::proc::stat_of(pid);
+    pid = stat ? stat->parent : 0;
+  }
+  bool any = false;
+  each_hidden([&](Pid pid) { any = any || (!ancestors.contains(pid) && !is_of_service(pid)); });
+  return any;
 }
 
 }  // namespace rankstacks::capture

@@ -89,5 +89,7 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
 // The number of processes of other users whose environments the kernel does not show to this process; any of them could
 // be a rank.
 std::size_t count_hidden_environments();
+// Whether one of them may be: not if all are services of the system, or what this process was started by.
+bool may_hide_ranks();
 
 }  // namespace rankstacks::capture

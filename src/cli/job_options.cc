@@ -158,6 +158,8 @@ JobOptions JobCommand::take() {
   for (const auto& [name, engine] : {std::pair{"--docker", "docker"}, std::pair{"--podman", "podman"}})
     if (job_->count(name) != 0 && !options_.via.empty() && options_.via != engine)
       throw CLI::ValidationError("--via", fmt::format("{} asks by {} alone", name, engine));
+  if (job_->count("--kubectl") != 0 && !options_.via.empty() && options_.via != "kubectl")
+    throw CLI::ValidationError("--via", "--kubectl asks by kubectl alone");
   if (!options_.debug_image.empty() && options_.container.empty())
     throw CLI::ValidationError("--debug-image", "needs --container NAME: whose processes it looks at");
   for (const std::string& name : {job_name_, doctor_job_})

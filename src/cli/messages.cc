@@ -43,22 +43,23 @@ void print_groups(const JobSnapshot& job, std::ostream& err, const std::string& 
   for (const report::ProblemGroup& group : report::problem_groups(job)) {
     std::vector<std::string> hosts;
     std::set<std::string> known;
-    std::size_t incomplete = 0;
+    std::vector<std::size_t> ranks;
     for (const std::size_t r : group.ranks) {
       const RankSnapshot& rank = job.ranks[r];
-      if (rank.status != Status::kComplete) ++incomplete;
+      if (rank.status == Status::kComplete) continue;
+      ranks.push_back(r);
       if (!rank.host.empty() && known.insert(rank.host).second) hosts.push_back(rank.host);
     }
-    if (incomplete == 0) continue;
+    if (ranks.empty()) continue;
     const std::string where = hosts.size() > 1 ? fmt::format(" on {} nodes, {}", hosts.size(), format_host_set(hosts))
                               : hosts.empty()  ? ""
                                                : " on " + hosts.front();
-    const std::optional<std::string>& path = job.ranks[group.ranks.front()].path;
-    const bool names_file = !path || group.ranks.size() > 1 || group.message.starts_with(*path + ":");
+    const std::optional<std::string>& path = job.ranks[ranks.front()].path;
+    const bool names_file = !path || ranks.size() > 1 || group.message.starts_with(*path + ":");
     print_error(err,
-                of + report::sanitize(name_ranks(job, group.ranks) + where) + ": " +
+                of + report::sanitize(name_ranks(job, ranks) + where) + ": " +
                     (names_file ? "" : report::sanitize(*path) + ": ") + report::sanitize(group.message),
-                report::sanitize(group.problem->hint.value_or("")));
+                report::sanitize(group.hint));
   }
 }
 
@@ -79,7 +80,8 @@ int report_problems(const JobSnapshot& job, std::ostream& err, const std::string
     if (rank.status == Status::kFailed) ++failed;
     // A core's problems name its file: its rank and pid do not show which of several files it was. Some messages do
     // already.
-    for (const Problem& p : of_nodes ? std::vector<Problem>{} : rank.problems) {
+    if (of_nodes) continue;
+    for (const Problem& p : rank.problems) {
       const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
       print_error(err,
                   of + "rank " + report::sanitize(rank_label(rank)) + ": " +

@@ -205,8 +205,9 @@ class CommandLine {
   }
 
   void add_job_command() {
-    job_command_ = app_.add_subcommand(
-        "job", "look at a job on many nodes: runs the tool on each by ssh, clush, pdsh, srun or mpirun, and merges");
+    job_command_ = app_.add_subcommand("job",
+                                       "look at a job on many nodes: runs the tool on each by ssh, clush, pdsh, srun, "
+                                       "mpirun, kubectl ..., and merges");
     job_.add_to(*job_command_);
     add_common(job_command_);
     reading_.add_timeout(*job_command_, "make the report of what has come after this long");

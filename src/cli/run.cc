@@ -199,9 +199,9 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
     if (!sampled) {
       print_not_chosen(sampled.error(), options.words, err);
       if (options.for_node)
-        status = !sampled.error().jobs.empty()               ? nodes::kStatusSeveralJobs
-                 : capture::count_hidden_environments() == 0 ? nodes::kStatusNoRanks
-                                                             : nodes::kStatusHidden;
+        status = !sampled.error().jobs.empty() ? nodes::kStatusSeveralJobs
+                 : capture::may_hide_ranks()   ? nodes::kStatusHidden
+                                               : nodes::kStatusNoRanks;
       return std::nullopt;
     }
     job = std::move(*sampled);

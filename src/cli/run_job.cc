@@ -197,12 +197,15 @@ void print_calls(const Options& options, const Plan& plan, const nodes::ToolFile
   for (const Part& part : plan.parts) {
     const auto planned = nodes::plan_calls(question_for(options, part, plan.engines.front(), interrupts), tool);
     for (const auto& call : planned.first) out << nodes::shown_call(call) << '\n';
-    if (!options.job.debug_image.empty())
-      out << "# Each of them gets a line's end through its standard input, and behind it ";
-    if (!options.job.debug_image.empty() && options.job.copies)
-      out << fmt::format("{} ({} bytes), packed by gzip\n", report::sanitize(tool.path), tool.size);
-    else if (!options.job.debug_image.empty()) out << "nothing\n";
-    if (!options.job.copies || !options.job.debug_image.empty()) continue;
+    if (!options.job.debug_image.empty()) {
+      out << "# Each of them gets through its standard input, which stays open, "
+          << (options.job.copies ? fmt::format("the size of {} ({} bytes) packed by gzip, and that behind it",
+                                               report::sanitize(tool.path), tool.size)
+                                 : "the line 0")
+          << '\n';
+      continue;
+    }
+    if (!options.job.copies) continue;
     out << fmt::format("# Nodes that print \"lacks\" get {} ({} bytes) through standard input, packed by gzip:\n",
                        report::sanitize(tool.path), tool.size);
     for (const auto& call : planned.copying) out << nodes::shown_call(call) << '\n';

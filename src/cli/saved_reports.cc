@@ -78,12 +78,14 @@ Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const 
   report::JobMerger merger;
   std::optional<Error> first;
   bool any = false;
+  const auto until = std::chrono::steady_clock::now() + limit;
   for (std::size_t begin = 0; begin < paths.size(); begin += kFilesAtOnce) {
     const std::vector<std::string> some(
         paths.begin() + static_cast<std::ptrdiff_t>(begin),
         paths.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kFilesAtOnce, paths.size())));
     std::vector<Result<std::string>> texts =
-        read_files(some, limit, [](const std::string& path) { return report::read_report_file(path); });
+        read_files(some, until - std::chrono::steady_clock::now(),
+                   [](const std::string& path) { return report::read_report_file(path); });
     for (std::size_t i = 0; i < some.size(); ++i) {
       const std::string subject = some[i] == "-" ? "standard input" : some[i];
       auto& text = texts[i];

@@ -120,21 +120,33 @@ class Asking : public CallListener {
       std::vector<std::string> hosts;
       for (const std::size_t page : pages) hosts.push_back(question_.hosts[page]);
       calls.push_back({engine_call(engine, hosts, words, packed_tool != nullptr), packed_tool,
-                       engine.node_limit + engine.connect + kMargin});
+                       engine.node_limit + engine.connect + kMargin, known::asks_once(engine.engine)});
     }
     const std::vector<Outcome> outcomes = fan_out(calls, engine.fanout, deadline_, interrupts_, *this);
     for (std::size_t call = 0; call < calls.size(); ++call)
       book_.end_call(asked_[call], outcomes[call], engine.node_limit);
+    if (known::asks_once(engine.engine)) blame_containers();
   }
 
-  // The line for which a node waits, and the tool.
+  // A container that has not started in time says nothing of its node.
+  void blame_containers() {
+    for (NodePage& page : book_.pages()) {
+      NodeSnapshot& node = page.node;
+      if (node.fault != NodeFault::kTimeout || node.clock_offset_ms) continue;
+      node.fault = NodeFault::kCannotRun;
+      node.hint =
+          "the ephemeral container has not started: its image may still be pulled, or cannot be, or the pod has no "
+          "container of the name that --container gives; `kubectl describe pod` says";
+    }
+  }
+
+  // The line for which a node waits, with the bytes of the tool behind it, and the tool.
   std::shared_ptr<const std::string> first_input() const {
-    std::string input = "\n";
     auto bytes = question_.copies ? read_own_file() : Result<std::string>(std::string());
     auto packed =
         bytes && !bytes->empty() ? report::pack(*bytes, report::Packing::kGzip, "the tool") : std::move(bytes);
-    if (packed) input += *packed;
-    return std::make_shared<const std::string>(std::move(input));
+    if (!packed) packed = std::string();
+    return std::make_shared<const std::string>(fmt::format("{}\n", packed->size()) + *packed);
   }
 
   void copy_where_needed(EngineSettings engine) {

@@ -86,7 +86,9 @@ Result<std::vector<known::Engine>> engines_to_try(std::string_view via, const st
     return fail({.code = ErrorCode::kNotFound,
                  .subject = tried,
                  .what = "not installed here, or it does not start",
-                 .hint = "--via names another engine: ssh, clush, pdsh, srun, mpirun or flux"});
+                 .hint = usual.size() > 1 || !via.empty()
+                             ? "--via names another engine: ssh, clush, pdsh, srun, mpirun or flux"
+                             : ""});
   if (via.empty())
     std::sort(engines.begin(), engines.end(), [&](known::Engine a, known::Engine b) {
       return std::find(usual.begin(), usual.end(), a) < std::find(usual.begin(), usual.end(), b);

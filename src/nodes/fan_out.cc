@@ -55,7 +55,11 @@ class Lines {
 class Running {
  public:
   Running(std::size_t number, Child child, const Call& call)
-      : number_(number), child_(std::move(child)), input_(call.input), until_(Deadline::after(call.limit)) {
+      : number_(number),
+        child_(std::move(child)),
+        input_(call.input),
+        holds_input_(call.holds_input),
+        until_(Deadline::after(call.limit)) {
     if (!input_) child_.in.close();
   }
 
@@ -64,7 +68,7 @@ class Running {
   void add_to(std::vector<pollfd>& polled) const {
     for (const FileDescriptor* file : {&child_.out, &child_.err})
       if (file->is_open()) polled.push_back({file->get(), POLLIN, 0});
-    if (child_.in.is_open()) polled.push_back({child_.in.get(), POLLOUT, 0});
+    if (has_input_left()) polled.push_back({child_.in.get(), POLLOUT, 0});
   }
 
   void move_bytes(CallListener& listener) {
@@ -119,17 +123,20 @@ class Running {
               [&](std::string_view text) { listener.line(number_, is_error, text); });
   }
 
+  bool has_input_left() const { return child_.in.is_open() && written_ < input_->size(); }
+
   void write_input() {
-    if (!child_.in.is_open()) return;
+    if (!has_input_left()) return;
     const ssize_t n = write(child_.in.get(), input_->data() + written_, input_->size() - written_);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0) written_ += static_cast<std::size_t>(n);
-    if (n < 0 || written_ == input_->size()) child_.in.close();
+    if (n < 0 || (written_ == input_->size() && !holds_input_)) child_.in.close();
   }
 
   std::size_t number_;
   Child child_;
   std::shared_ptr<const std::string> input_;
+  bool holds_input_;
   std::size_t written_ = 0;
   Deadline until_;
   Lines out_, err_;

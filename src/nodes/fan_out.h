@@ -17,6 +17,9 @@ struct Call {
   std::vector<std::string> command;
   std::shared_ptr<const std::string> input;  // written to its standard input; empty: /dev/null
   Deadline::Clock::duration limit;           // from its start
+  // Its standard input stays open behind the input until it ends: with the end of the input, some engines take no more
+  // of what is printed.
+  bool holds_input = false;
 };
 
 enum class CallEnd {

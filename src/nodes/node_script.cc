@@ -3,7 +3,7 @@
 namespace rankstacks::nodes {
 namespace {
 
-// Both are one line without ' and \ and ! and %, which some login shells or engines take for their own. Positional
+// All are one line without ' and \ and ! and %, which some login shells or engines take for their own. Positional
 // arguments keep what the user gave out of the text that is executed.
 constexpr const char* kFind =
     R"~(n=$1 h=$2 l=$3 s=$4 p=$5; shift 5; w=${SLURMD_NODENAME:-$(uname -n)}; )~"
@@ -13,6 +13,7 @@ constexpr const char* kFind =
     R"~(echo "rankstacks-answer 1 $n $w lacks")~";
 
 // "$d/x" is an empty script: where programs may not be started (noexec), it cannot be.
+constexpr const char* kUnpackAll = R"~(u() { gzip -dc; }; )~";
 constexpr const char* kCopy =
     R"~(n=$1 h=$2 l=$3 s=$4 k=$5; shift 5; w=${SLURMD_NODENAME:-$(uname -n)}; umask 077; d=; )~"
     R"~(c() { [ -z "$d" ] || rm -rf "$d"; }; )~"
@@ -25,16 +26,19 @@ constexpr const char* kCopy =
     R"~(if [ "${a:-0}" -ge "$k" ] && : >"$d/x" && chmod 700 "$d/x" && "$d/x" 2>/dev/null; then break; fi; )~"
     R"~(c; d=; done; )~"
     R"~([ -n "$d" ] || f cannot-copy no directory with "$k" KiB of room, from which programs may be started; )~"
-    R"~(gzip -dc >"$d/rankstacks" 2>"$d/e" || f cannot-copy "$(head -n 1 "$d/e")"; )~"
+    R"~(u >"$d/rankstacks" 2>"$d/e" || f cannot-copy "$(head -n 1 "$d/e")"; )~"
     R"~([ "$(sha256sum <"$d/rankstacks" | cut -c1-64)" = "$h" ] || f cannot-copy the copy differs from the original; )~"
     R"~(chmod 700 "$d/rankstacks"; "$d/rankstacks" --version >/dev/null 2>"$d/e" || f cannot-run "$(head -n 1 "$d/e")"; )~"
     R"~(rm -f "$d/x" "$d/e"; exec "$d/rankstacks" --internal-node "$n" "$l" "$s" "$d" "$@")~";
 
 constexpr const char* kAwait =
-    R"~(read -r x; t=$(command -v rankstacks); )~"
+    R"~(read -r z; u() { head -c "$z" | gzip -dc; }; t=$(command -v rankstacks); )~"
     R"~(if [ -x "$t" ] && [ "$(sha256sum <"$t" 2>/dev/null | cut -c1-64)" = "$2" ]; )~"
     R"~(then n=$1 l=$3 s=$4; shift 5; exec "$t" --internal-node "$n" "$l" "$s" - "$@"; fi; )~";
 constexpr const char* kLacks = R"~(echo "rankstacks-answer 1 $1 $(uname -n) lacks")~";
+
+// Its input comes when kubectl has seen that it runs, and only then it ends by itself after the limit.
+constexpr std::chrono::seconds kAfterLimit{60};
 
 std::vector<std::string> words_of(const std::string& script, const ToolFile& tool, const NodeTask& task,
                                   std::string fifth) {
@@ -61,11 +65,16 @@ std::vector<std::string> find_and_run(const ToolFile& tool, const NodeTask& task
 }
 
 std::vector<std::string> copy_and_run(const ToolFile& tool, const NodeTask& task) {
-  return words_of(kCopy, tool, task, std::to_string(tool.size / 1024 + 1));
+  return words_of(std::string(kUnpackAll) + kCopy, tool, task, std::to_string(tool.size / 1024 + 1));
 }
 
 std::vector<std::string> await_and_run(const ToolFile& tool, const NodeTask& task, bool copies) {
-  return words_of(std::string(kAwait) + (copies ? kCopy : kLacks), tool, task, std::to_string(tool.size / 1024 + 1));
+  std::vector<std::string> words =
+      words_of(std::string(kAwait) + (copies ? kCopy : kLacks), tool, task, std::to_string(tool.size / 1024 + 1));
+  // The container may be started when nobody wants its answer any more: it does not stay for that.
+  const std::string limit = std::to_string((task.limit + kAfterLimit).count());
+  words.insert(words.begin(), {"timeout", "-s", "KILL", limit});
+  return words;
 }
 
 }  // namespace rankstacks::nodes

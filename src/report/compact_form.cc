@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <unordered_map>
@@ -31,6 +32,23 @@ enum Tag : std::uint8_t {
   kObject,
   kSharedObject,
 };
+
+// As RFC 3629 has it: no longer form than needed, no surrogates, nothing beyond U+10FFFF.
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i++]);
+    if (first < 0x80) continue;
+    const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+    if (first < 0xc2 || first > 0xf4 || text.size() - i < more) return false;
+    const auto second = static_cast<unsigned char>(text[i]);
+    if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
+        (first == 0xf4 && second > 0x8f))
+      return false;
+    for (const std::size_t end = i + more; i < end; ++i)
+      if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return false;
+  }
+  return true;
+}
 
 bool is_flat(const JsonValue& object) {
   return std::none_of(object.members, object.members + object.size, [](const JsonMember& member) {
@@ -165,10 +183,11 @@ class CompactReader {
   Arena& arena() { return document_.storage_->arena; }
 
   void read_strings() {
-    strings_.resize(count(1));
-    for (std::string_view& text : strings_) {
+    for (std::uint32_t left = count(1); left > 0; --left) {
+      add_to_text(kMinMember);
       const std::uint32_t size = count(1);
-      text = arena().copy(rest_.substr(0, size));
+      if (!is_utf8(rest_.substr(0, size))) damaged("a string that is not UTF-8");
+      strings_.push_back(arena().copy(rest_.substr(0, size)));
       rest_.remove_prefix(size);
     }
   }
@@ -219,11 +238,11 @@ class CompactReader {
   }
 
   void read_objects() {
-    objects_.resize(count(1));
-    for (Shared& shared : objects_) {
+    for (std::uint32_t left = count(1); left > 0; --left) {
+      add_to_text(kMinMember);
       const std::size_t before = text_bytes_;
-      shared.value = object(true, 0);
-      shared.text_bytes = text_bytes_ - before;
+      const JsonValue shared = object(true, 0);
+      objects_.push_back({shared, text_bytes_ - before});
     }
   }
 
@@ -248,6 +267,7 @@ class CompactReader {
       case kReal:
         made.kind = Kind::kReal;
         for (int shift = 0; shift < 64; shift += 8) made.bits |= std::uint64_t{byte()} << shift;
+        if (!std::isfinite(made.real())) damaged("a number that is not finite");
         return made;
       case kString: {
         const std::string_view text = string();

@@ -442,7 +442,7 @@ class HtmlData {
       json_.open('{');
       text("code", word_of(kProblemCodeWords, group.problem->code));
       text("message", group.message);
-      text("hint", group.problem->hint.value_or(""));
+      text("hint", group.hint);
       rank_set(group.ranks);
       json_.close();
     }

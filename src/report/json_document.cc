@@ -86,7 +86,7 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
     return add(made);
   }
   bool number_integer(number_integer_t value) override {
-    JsonValue made{Kind::kNegative};
+    JsonValue made{value < 0 ? Kind::kNegative : Kind::kNatural};  // "-0" is such an event
     made.bits = static_cast<std::uint64_t>(value);
     return add(made);
   }

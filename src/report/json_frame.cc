@@ -19,8 +19,7 @@ std::string json_of_frame(const Frame& frame) {
     frame.module.empty() ? json.null() : json.string(frame.module);
     json.field("file", frame.file);
     json.field("line", frame.line);
-    json.key("address");
-    frame.address == 0 && frame.offset ? json.null() : json.hex(frame.address);
+    json.key("address"), json.hex(frame.address);
     json.key("offset");
     frame.offset ? json.hex(*frame.offset) : json.null();
     json.key("inlined"), json.boolean(frame.inlined);

@@ -74,6 +74,7 @@ struct JobMerger::State {
   std::vector<std::optional<double>> captured;  // ms, of the snapshot of each rank
   std::optional<double> earliest;
   std::vector<UnseenRank> unseen;
+  std::set<std::tuple<std::string, Pid, std::string, KernelKill::Cause, std::string, std::string>> kills;
   std::map<std::pair<std::string, std::string>, std::size_t> communicators;  // by both hashes
 
   void intern(FrameId& id, std::vector<Frame>& frames, std::vector<std::optional<FrameId>>& renumbered) {
@@ -163,7 +164,7 @@ struct JobMerger::State {
     std::move(one.not_looked_at.begin(), one.not_looked_at.end(), std::back_inserter(unseen));
     std::move(one.nodes.begin(), one.nodes.end(), std::back_inserter(job.nodes));
     for (KernelKill& kill : one.kernel_log)
-      if (std::find(job.kernel_log.begin(), job.kernel_log.end(), kill) == job.kernel_log.end())
+      if (kills.emplace(kill.host, kill.pid, kill.name, kill.cause, kill.at, kill.text).second)
         job.kernel_log.push_back(std::move(kill));
     if (one.nccl) add_nccl(*std::move(one.nccl));
   }

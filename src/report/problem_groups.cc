@@ -19,12 +19,12 @@ std::string without_pid(const RankSnapshot& rank, const std::string& message) {
 }
 
 // Hints name it in commands: "rankstacks doctor --pids 20011".
-std::string kind_of_hint(const RankSnapshot& rank, std::string hint) {
+std::string hint_without_pid(const RankSnapshot& rank, std::string hint) {
   const std::string words = fmt::format("--pids {}", rank.pid);
   const std::size_t at = hint.find(words);
   const std::size_t end = at + words.size();
   if (at == std::string::npos || (end < hint.size() && hint[end] >= '0' && hint[end] <= '9')) return hint;
-  return hint.replace(at, words.size(), "--pids");
+  return hint.replace(at, words.size(), "--pids PID");
 }
 
 }  // namespace
@@ -36,12 +36,14 @@ std::vector<ProblemGroup> problem_groups(const JobSnapshot& job) {
     const RankSnapshot& rank = job.ranks[r];
     for (const Problem& problem : rank.problems) {
       std::string message = without_pid(rank, problem.message);
-      const auto [it, is_new] =
-          seen.try_emplace({message, kind_of_hint(rank, problem.hint.value_or(""))}, groups.size());
-      if (is_new) groups.push_back({&problem, problem.message, {}});
+      std::string hint = hint_without_pid(rank, problem.hint.value_or(""));
+      const auto [it, is_new] = seen.try_emplace({message, hint}, groups.size());
+      if (is_new) groups.push_back({&problem, problem.message, problem.hint.value_or(""), {}});
       ProblemGroup& group = groups[it->second];
       if (group.ranks.empty() || group.ranks.back() != r) group.ranks.push_back(r);
-      if (group.ranks.size() > 1) group.message = std::move(message);
+      if (group.ranks.size() == 1) continue;
+      group.message = std::move(message);
+      group.hint = std::move(hint);
     }
   }
   return groups;

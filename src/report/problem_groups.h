@@ -10,9 +10,10 @@
 namespace rankstacks::report {
 
 struct ProblemGroup {
-  const Problem* problem = nullptr;  // of the snapshot: the first of those with its message and hint
-  std::string message;               // that of the problem; without the pid if several ranks have it
-  std::vector<std::size_t> ranks;    // indices into JobSnapshot::ranks, ascending
+  const Problem* problem = nullptr;  // of the snapshot: the first of them
+  // The problem's, without the pid if several ranks have it: "--pids PID" in the hint. "": there is no hint.
+  std::string message, hint;
+  std::vector<std::size_t> ranks;  // indices into JobSnapshot::ranks, ascending
 };
 
 // In the order in which the ranks have them. Those that differ only in the pids of their ranks are one.

@@ -162,12 +162,12 @@ Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t 
       for (std::string& line : wrap("hint: " + sanitize(group.first->hint), width - 4, 2))
         lines.push_back("    " + line);
   }
-  for (const auto& [problem, message, ranks] : problems) {
+  for (const auto& [problem, message, hint, ranks] : problems) {
     for (std::string& line :
          wrap(fmt::format("{}: {}", sanitize(name_ranks(job, ranks)), sanitize(message)), width - 2, 2))
       lines.push_back("  " + line);
-    if (problem->hint)
-      for (std::string& line : wrap("hint: " + sanitize(*problem->hint), width - 4, 2)) lines.push_back("    " + line);
+    if (!hint.empty())
+      for (std::string& line : wrap("hint: " + sanitize(hint), width - 4, 2)) lines.push_back("    " + line);
   }
   return lines;
 }

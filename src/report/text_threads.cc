@@ -60,8 +60,7 @@ std::string heading_of(const JobSnapshot& job, const analyzers::Analysis& analys
 std::string line_of(const Frame& frame, std::size_t number, const TextStyle& style) {
   const bool native = frame.kind == FrameKind::kNative;
   std::string text = fmt::format("    #{:<3} ", number);
-  const bool is_known = frame.address != 0 || !frame.offset;
-  if (native && !frame.inlined && is_known) text += fmt::format("{:#018x} ", frame.address);
+  if (native && !frame.inlined) text += fmt::format("{:#018x} ", frame.address);
   text += full_frame_name(frame);
   if (frame.inlined) text += " [inlined]";
   if (frame.origin != FrameOrigin::kNormal) text += fmt::format(" [{}]", origin_in_words(frame.origin));

@@ -51,8 +51,8 @@ constexpr std::string_view kReport =
 }  // namespace
 
 TEST_CASE("compact form: reads as the document that it was made of") {
-  for (const std::string_view text : {kReport, std::string_view("7"), std::string_view("[]"), std::string_view("{}"),
-                                      std::string_view(R"([{},{"a":1},{},{"a":1}])")}) {
+  for (const std::string_view text : {kReport, std::string_view("7"), std::string_view("-0"), std::string_view("[]"),
+                                      std::string_view("{}"), std::string_view(R"([{},{"a":1},{},{"a":1}])")}) {
     const JsonDocument document = document_of(text);
     const auto again = read_compact_form(compact_form(document), kDepth, "node-1");
     REQUIRE(again.has_value());
@@ -107,6 +107,12 @@ TEST_CASE("compact form: damage") {
   CHECK(error_of("\0\0\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s) ==
         "node-1: byte 33: a number below 0 that does not fit into 64 bits");
   CHECK(error_of("\0\0\x07\x01\x07\x01\x07\x01\0"s, 2) == "node-1: byte 27: nested deeper than 2 levels");
+  CHECK(error_of("\0\0\x05\0\0\0\0\0\0\xf0\x7f"s) == "node-1: byte 31: a number that is not finite");
+  for (const std::string_view text :
+       {"\xff", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "a\x80"}) {
+    const std::string table = "\x01" + std::string(1, static_cast<char>(text.size())) + std::string(text);
+    CHECK(error_of(table + "\0\x06\0"s) == "node-1: byte 22: a string that is not UTF-8");
+  }
   CHECK_FALSE(read_compact_form("rankstacks-values 2\n\0\0\0"s, kDepth, "node-1").has_value());
 }
 

@@ -50,8 +50,9 @@ nlohmann::json json_of(const JsonValue& value) {
 
 TEST_CASE("JSON document: the values of a text") {
   for (const std::string_view text :
-       {"null", "true", "-7", "9223372036854775807", "18446744073709551615", "-9223372036854775808", "1.5e3", "\"\"",
-        R"("a\u0000b\ud83d\ude00")", "[]", "{}", "[[],{},[{}]]", R"({"a":{"b":[1,"two",null,{"c":false}]},"d":"e"})",
+       {"null", "true", "-7", "9223372036854775807", "18446744073709551615", "-9223372036854775808", "-0", "1.5e3",
+        "\"\"", R"("a\u0000b\ud83d\ude00")", "[]", "{}", "[[],{},[{}]]",
+        R"({"a":{"b":[1,"two",null,{"c":false}]},"d":"e"})",
         R"([{"a":"x","b":1},{"a":"x","b":1},{"a":"y","b":1},{"b":1,"a":"x"},{"a":"x","b":1,"c":[{"a":"x","b":1}]}])"})
     CHECK(json_of(document_of(text).root()) == nlohmann::json::parse(text));
 }

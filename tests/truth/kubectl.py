@@ -206,7 +206,7 @@ def case_ephemeral_containers(directory):
                 check_nothing_left(cluster)
             job.check_unharmed()
             printed = subprocess.run(command + ["--print"], env=server.environment, stdout=subprocess.PIPE, timeout=60, check=True).stdout.decode()
-            check(printed.startswith("kubectl debug -i --quiet -n train --image=tools:1 --target=main --profile=general node-1 -- sh -c "), printed)
+            check(printed.startswith("kubectl debug -i --quiet -n train --image=tools:1 --target=main --profile=general node-1 -- timeout -s KILL 105 sh -c "), printed)
             refused = subprocess.run(command[:6] + ["--debug-image", "x"], env=server.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
             check(refused.returncode == 2 and b"needs --container NAME" in refused.stderr, "%r" % refused)
 

@@ -189,15 +189,18 @@ def send_status(connection, status):
     connection.send(ERROR, json.dumps(value).encode())
 
 
-def serve_process(connection, process):
-    """Passes on what a process writes and what is written to it; ends when it has ended, or the client has gone."""
+def serve_process(connection, process, once=True):
+    """Passes on what a process writes and what is written to it; ends when it has ended, or the client has gone. `once`: the process's input
+    ends with the client's (stdinOnce). Otherwise it stays open, and the client gets no more output: so containerd does it, and `kubectl debug`
+    asks for no stdinOnce."""
     def pass_on(channel, source):
         try:
             data = None
             while data != b"" and not gone.is_set():
                 if select.select([source], [], [], 0.1)[0]:
                     data = os.read(source.fileno(), 65536)
-                    connection.send(channel, data)
+                    if not deaf.is_set():
+                        connection.send(channel, data)
         except OSError:
             pass
         source.close()          # a process that goes on gets SIGPIPE
@@ -208,8 +211,10 @@ def serve_process(connection, process):
                 if channel == STDIN and data:
                     process.stdin.write(data)
                     process.stdin.flush()
-                elif channel == STDIN and data is None:
+                elif channel == STDIN and data is None and once:
                     process.stdin.close()
+                elif channel == STDIN and data is None:
+                    deaf.set()
         except (OSError, EOFError, ValueError):
             pass
         try:
@@ -218,7 +223,7 @@ def serve_process(connection, process):
             pass
         gone.set()
 
-    gone = threading.Event()
+    gone, deaf = threading.Event(), threading.Event()
     readers = [threading.Thread(target=pass_on, args=(STDOUT, process.stdout)), threading.Thread(target=pass_on, args=(STDERR, process.stderr))]
     for thread in readers + [threading.Thread(target=feed, daemon=True)]:
         thread.start()
@@ -330,7 +335,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             while select.select([pod.process.stdout], [], [], 0.3)[0]:
                 if not os.read(pod.process.stdout.fileno(), 65536):
                     break
-            return serve_process(connection, pod.process)
+            return serve_process(connection, pod.process, once=False)
         if words[6:] == ["exec"]:
             return self.execute(pod, query)
         return self.answer(200, pod.value())
