@@ -94,8 +94,9 @@ class Secrets {
   // The allocator writes up to four words to the beginning of memory that is freed: of a secret there the rest stays.
   void add_tail(std::string_view secret) {
     constexpr std::size_t kMaxOverwritten = 4 * sizeof(void*), kShortestTail = 16;
-    const std::size_t cut = std::min(secret.size() / 2, kMaxOverwritten);
-    if (secret.size() - cut >= kShortestTail) look_for({secret.substr(cut), secret.substr(0, cut)});
+    if (secret.size() <= kShortestTail) return;
+    const std::size_t cut = std::min(secret.size() - kShortestTail, kMaxOverwritten);
+    look_for({secret.substr(cut), secret.substr(0, cut)});
   }
 
   // A private key has several lines, whose ends are "\n" in JSON, in a Python literal, or in both.

@@ -117,6 +117,22 @@ TEST_CASE("secrets are overwritten wherever their bytes are, and nothing moves")
   CHECK(text(process.symbols) == "f_xxxxxxxxxxxx");
 }
 
+TEST_CASE("what is left of a short secret in memory that was freed") {
+  const std::string secret = "sid=q8Zr2Wm5Xk9LtB4nV7c";
+  KeptProcess process;
+  for (const std::size_t cut : {1, 4, 7})
+    process.pieces.push_back({0x1000, 0, bytes_of("pointer" + secret.substr(cut) + ";")});
+  process.pieces.push_back({0x1000, 0, bytes_of("else " + secret.substr(8) + ";")});
+  overwrite_secrets(process, {secret});
+  const auto text = [](const std::vector<std::byte>& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  CHECK(text(process.pieces[0].bytes) == "pointer" + std::string(secret.size() - 1, 'x') + ";");
+  CHECK(text(process.pieces[1].bytes) == "pointer" + std::string(secret.size() - 4, 'x') + ";");
+  CHECK(text(process.pieces[2].bytes) == "pointer" + std::string(secret.size() - 7, 'x') + ";");
+  CHECK(text(process.pieces[3].bytes) == "else " + secret.substr(8) + ";");
+}
+
 TEST_CASE("what is left of a secret in memory that was freed") {
   const std::string secret = "q8Zr2Wm5Xk9LtB4nV7cJpD6sYh3eGfA1uRbT0vKi";
   KeptProcess process;
