@@ -26,7 +26,6 @@ using namespace rankstacks;
 
 namespace {
 
-constexpr int kDepth = 32;
 constexpr std::size_t kTexts = 64;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -79,8 +78,8 @@ int main(int argc, char** argv) {
       for (RankSnapshot& rank : one.ranks) rank.threads = one.ranks.front().threads;
     std::string json = report::json_report(one, analyzers::analyze(one));
     if (texts.size() < kTexts) texts.push_back(json);
-    answers.push_back(
-        *report::pack(report::as_compact_form(std::move(json), kDepth), report::Packing::kZstd, "answer"));
+    answers.push_back(*report::pack(report::as_compact_form(std::move(json), report::kMaxReportDepth),
+                                    report::Packing::kZstd, "answer"));
     bytes += answers.back().size();
   }
   fmt::print("{} ranks of {} threads on {} nodes; {:.1f} kB an answer\n", nodes * ranks, threads, nodes,

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto again = report::read_json_report(saved, "again.json");
   fuzz::require(again.has_value(), "what was saved can be read");
   fuzz::require(report::json_report(*again, analyzers::analyze(*again)) == saved, "and is the same");
-  const auto compact = report::read_json_report(report::as_compact_form(saved, 32), "compact");
+  const auto compact = report::read_json_report(report::as_compact_form(saved, report::kMaxReportDepth), "compact");
   fuzz::require(compact.has_value(), "its compact form can be read");
   fuzz::require(report::json_report(*compact, analyzers::analyze(*compact)) == saved, "and is the same");
   // Compared with itself, and with itself without its first processes, so that there is something to match.

@@ -38,6 +38,13 @@ void warn_if_others_write(const std::string& directory, std::ostream& err) {
 
 namespace {
 
+// A core's problems name its file: its rank and pid do not show which of several files it was. Some messages do
+// already.
+std::string with_file(const std::optional<std::string>& path, const std::string& message) {
+  const bool names_file = !path || message.starts_with(*path + ":");
+  return (names_file ? "" : report::sanitize(*path) + ": ") + report::sanitize(message);
+}
+
 // Of a job on many nodes: one line for each kind of problem, with the nodes that have it.
 void print_groups(const JobSnapshot& job, std::ostream& err, const std::string& of) {
   for (const report::ProblemGroup& group : report::problem_groups(job)) {
@@ -54,11 +61,8 @@ void print_groups(const JobSnapshot& job, std::ostream& err, const std::string& 
     const std::string where = hosts.size() > 1 ? fmt::format(" on {} nodes, {}", hosts.size(), format_host_set(hosts))
                               : hosts.empty()  ? ""
                                                : " on " + hosts.front();
-    const std::optional<std::string>& path = job.ranks[ranks.front()].path;
-    const bool names_file = !path || ranks.size() > 1 || group.message.starts_with(*path + ":");
-    print_error(err,
-                of + report::sanitize(name_ranks(job, ranks) + where) + ": " +
-                    (names_file ? "" : report::sanitize(*path) + ": ") + report::sanitize(group.message),
+    const auto path = ranks.size() == 1 ? job.ranks[ranks.front()].path : std::optional<std::string>();
+    print_error(err, of + report::sanitize(name_ranks(job, ranks) + where) + ": " + with_file(path, group.message),
                 report::sanitize(group.hint));
   }
 }
@@ -78,16 +82,10 @@ int report_problems(const JobSnapshot& job, std::ostream& err, const std::string
     if (rank.status == Status::kComplete) continue;
     status = 1;
     if (rank.status == Status::kFailed) ++failed;
-    // A core's problems name its file: its rank and pid do not show which of several files it was. Some messages do
-    // already.
     if (of_nodes) continue;
-    for (const Problem& p : rank.problems) {
-      const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
-      print_error(err,
-                  of + "rank " + report::sanitize(rank_label(rank)) + ": " +
-                      (names_file ? "" : report::sanitize(*rank.path) + ": ") + report::sanitize(p.message),
+    for (const Problem& p : rank.problems)
+      print_error(err, of + "rank " + report::sanitize(rank_label(rank)) + ": " + with_file(rank.path, p.message),
                   report::sanitize(p.hint.value_or("")));
-    }
   }
   if (failed == job.ranks.size()) status = 2;
   return status;

@@ -26,7 +26,6 @@ namespace rankstacks::nodes {
 namespace {
 
 constexpr std::size_t kMaxSaid = 65536;
-constexpr int kMaxDepth = 32;  // of what the tool prints as JSON
 
 std::string own_name() {
   if (const char* slurm = std::getenv("SLURMD_NODENAME"); slurm != nullptr && *slurm != 0 && !std::strchr(slurm, ' '))
@@ -127,7 +126,7 @@ void wait_for_start(std::chrono::system_clock::time_point start) {
     print(answer_line(prefix, fmt::format("fault timeout the tool has not ended within {} s", limit.count())));
     _exit(0);
   }
-  reply.report = report::as_compact_form(std::move(reply.report), kMaxDepth);
+  reply.report = report::as_compact_form(std::move(reply.report), report::kMaxReportDepth);
   const auto lines = answer_lines(reply, nonce, name);
   print(lines ? *lines : answer_line(prefix, "fault cannot-run " + lines.error().message()));
   _exit(0);

@@ -18,6 +18,9 @@
 
 namespace rankstacks::report {
 
+// How deep a report may be nested; the documented fields (docs/json.md) have a depth of 7.
+inline constexpr int kMaxReportDepth = 32;
+
 struct JsonMember;
 
 struct JsonValue {

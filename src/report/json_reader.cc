@@ -22,7 +22,6 @@ namespace rankstacks::report {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
-constexpr int kMaxDepth = 32;  // the documented fields (docs/json.md) have a depth of 7
 constexpr std::size_t kMaxRanks = 1 << 17;
 constexpr std::size_t kMaxThreads = 1 << 17;        // of one rank
 constexpr std::size_t kMaxFrames = 1 << 17;         // of one thread; the unwinder's own limit is lower
@@ -482,7 +481,7 @@ Result<JobSnapshot> read_report(const Result<JsonDocument>& document, const std:
 Result<JobSnapshot> read_json_report(std::string_view text, const std::string& subject) {
   if (text.size() > kMaxBytes)
     return defect(ErrorCode::kLimit, subject, fmt::format("{} bytes, more than {}", text.size(), kMaxBytes));
-  return read_report(read_text_or_compact_form(text, kMaxDepth, subject), subject);
+  return read_report(read_text_or_compact_form(text, kMaxReportDepth, subject), subject);
 }
 
 }  // namespace rankstacks::report

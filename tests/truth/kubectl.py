@@ -9,9 +9,9 @@ import threading
 
 import cases
 from kubernetes import ApiServer, Pod, forbidden
-from many_nodes import Ranks, ask, check_nothing_left, children_of, verdict_of
+from many_nodes import Ranks, ask, check_nothing_left, kill_tool, verdict_of
 from nodes import Cluster, HungJob, enter_namespaces
-from processes import Skip, check, json_report, state_of, tool, wait_until
+from processes import Skip, check, json_report, tool, wait_until
 
 # kubectl 1.31 and newer speak WebSocket unless this is said; older ones speak SPDY.
 PROTOCOLS = ({}, {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"})
@@ -152,11 +152,7 @@ def case_tool_that_is_killed_leaves_nothing(directory):
             command = [tool(), "job", "--kubectl", "app=train", "-n", "train", "--timeout", "300", "--node-timeout", "300", "attach", "--samples", "1000", "--interval", "3"]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(server.environment, **protocol))
             wait_until(lambda: all(any("--internal-node" in line and "sh -c" not in line for line in node.processes().values()) for node in cluster.nodes), "the tool in all pods")
-            engines = children_of(process.pid)
-            process.kill()
-            process.wait()
-            wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "the end of its processes here")
-            check_nothing_left(cluster)
+            kill_tool(process, cluster)
         job.check_unharmed()
 
 

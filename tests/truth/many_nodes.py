@@ -80,6 +80,16 @@ def mpich_environment(directory):
     return dict(os.environ, PATH=own + ":" + os.environ["PATH"])
 
 
+def kill_tool(process, cluster):
+    """Kills the tool while it asks nodes: nothing that it has started stays, here or there."""
+    engines = children_of(process.pid)
+    check(engines, "no engine runs")
+    process.kill()
+    process.communicate()
+    wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "the end of its processes here")
+    check_nothing_left(cluster)
+
+
 def case_mpich_says_what_one_machine_does(directory):
     with Cluster(directory, 4) as cluster:
         environment = mpich_environment(directory)
@@ -104,11 +114,7 @@ def case_mpich_says_what_one_machine_does(directory):
         # The tool that is killed while nodes sample.
         cluster.nodes[1].start_sshd()
         process = started_with_nodes(cluster, "--hosts", cluster.names(), "--via", "mpirun", env=environment)
-        engines = children_of(process.pid)
-        process.kill()
-        process.communicate()
-        wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "the end of its processes here")
-        check_nothing_left(cluster)
+        kill_tool(process, cluster)
         job.check_unharmed()
 
 
@@ -302,12 +308,8 @@ def case_tool_that_is_killed_leaves_nothing(directory):
         ranks = Ranks(cluster)
         for engine in [engine for engine in ("ssh", "clush", "pdsh", "mpirun") if shutil.which(engine)]:
             process = started_with_nodes(cluster, "--hosts", cluster.names(), "--via", engine)
-            engines = children_of(process.pid)
-            check(engines, "%s: no engine runs" % engine)
-            process.kill()
-            process.communicate()
-            wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "%s: the end of its processes here" % engine)
-            check_nothing_left(cluster)
+            print(engine)
+            kill_tool(process, cluster)
         check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
 
 
