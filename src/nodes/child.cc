@@ -52,12 +52,13 @@ void close_everything() {
   for (int file = 0; file < open; ++file) close(file);
 }
 
-// Kills the children of this process, and theirs, which become its own when their parent is gone; it has to be a
+// Ends the children of this process, and theirs, which become its own when their parent is gone; it has to be a
 // subreaper (PR_SET_CHILD_SUBREAPER). clush starts each ssh in a session of its own, so a signal to a group does not
-// reach them.
+// reach them. Podman's are what runs in the container: it removes its copy of the tool if it is asked to end.
 void end_orphans() {
   constexpr timespec kPause{0, 10'000'000};
-  for (int round = 0; round < 200; ++round) {
+  constexpr int kRounds = 350, kAsked = 150, kAskedAgain = 20;
+  for (int round = 0; round < kRounds; ++round) {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {}
     // proc(5): the pids, each with a blank behind it. A child that is not reaped keeps its number.
     const int list = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
@@ -68,7 +69,8 @@ void end_orphans() {
     pid_t pid = 0;
     for (ssize_t i = 0; i < size; ++i) {
       if (text[i] >= '0' && text[i] <= '9') pid = pid * 10 + (text[i] - '0');
-      else if (pid > 0) kill(std::exchange(pid, 0), SIGKILL);
+      else if (const pid_t whole = std::exchange(pid, 0); whole > 0 && (round >= kAsked || round % kAskedAgain == 0))
+        kill(whole, round < kAsked ? SIGTERM : SIGKILL);
     }
     nanosleep(&kPause, nullptr);
   }

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxLine = 8192;
 // How long a child may take to end by itself, and then until SIGKILL.
-constexpr milliseconds kGrace{1000}, kLastGrace{5000};  // the latter: for child.cc's guard, which is faster
+constexpr milliseconds kGrace{1000}, kLastGrace{8000};  // the latter: for child.cc's guard, which is faster
 // The end of a child is looked for this often: it may leave its pipes to a process that stays.
 constexpr milliseconds kTick{50};
 
