@@ -95,7 +95,7 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
                        [&](std::size_t i) { return holds(states_[i].doing.operation); });
   };
   if (verdict.status != VerdictStatus::kCulprit || suspects.empty() ||
-      !all([&](const Suspect& s) { return job_.ranks[s.rank].source == Source::kDump; }))
+      !all([&](const Suspect& s) { return s.rank < job_.ranks.size() && job_.ranks[s.rank].source == Source::kDump; }))
     return "";
   const bool several = std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) {
     const auto& threads = job_.ranks[s.rank].threads;
