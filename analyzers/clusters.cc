@@ -7,8 +7,10 @@
 // a role, a class is odd only if one of its ranks has no thread in the largest class: an additional thread is not a
 // thread at another place.
 #include <algorithm>
+#include <cstdint>
 #include <map>
-#include <set>
+#include <numeric>
+#include <unordered_map>
 
 #include "analyzers/analysis.h"
 #include "analyzers/coordinates.h"
@@ -21,7 +23,26 @@ using Member = std::pair<std::size_t, std::size_t>;  // (rank index, thread inde
 
 struct Group {
   std::vector<Member> members;
-  std::vector<std::vector<StackItem>> stacks;
+  std::vector<std::size_t> stack_of;  // by member, an index into `DistinctStacks`
+};
+
+// The normalised stacks of threads, once for all threads that share their frames.
+class DistinctStacks {
+ public:
+  explicit DistinctStacks(const FrameTable& frames) : frames_(frames) {}
+
+  std::size_t add(const ThreadSnapshot& thread) {
+    const std::pair<const void*, bool> key = {thread.frames.identity(), waits_for_lock(thread)};
+    const auto [it, is_new] = numbers_.try_emplace(key, stacks_.size());
+    if (is_new) stacks_.push_back(normalized_stack(thread, frames_));
+    return it->second;
+  }
+  const std::vector<StackItem>& operator[](std::size_t i) const { return stacks_[i]; }
+
+ private:
+  NormalizedFrames frames_;
+  std::vector<std::vector<StackItem>> stacks_;
+  std::map<std::pair<const void*, bool>, std::size_t> numbers_;
 };
 
 const ThreadSnapshot& thread_of(const JobSnapshot& job, const Member& m) {
@@ -31,7 +52,8 @@ const ThreadSnapshot& thread_of(const JobSnapshot& job, const Member& m) {
 // A stack whose unwinding ended early lacks outer frames, which says nothing about where the thread is. Such a class
 // joins the class that has the same inner frames, if there is exactly one. At least two frames must agree; one is too
 // little evidence.
-void join_partial_classes(const JobSnapshot& job, const Group& group, std::vector<std::vector<std::size_t>>& classes) {
+void join_partial_classes(const JobSnapshot& job, const Group& group, const DistinctStacks& stacks,
+                          std::vector<std::vector<std::size_t>>& classes) {
   constexpr std::size_t kLeastFrames = 2;
   auto is_partial = [&](const std::vector<std::size_t>& c) {
     return std::all_of(c.begin(), c.end(), [&](std::size_t m) {
@@ -40,11 +62,11 @@ void join_partial_classes(const JobSnapshot& job, const Group& group, std::vecto
     });
   };
   for (std::size_t i = 0; i < classes.size();) {
-    const std::vector<StackItem>& inner = group.stacks[classes[i].front()];
+    const std::vector<StackItem>& inner = stacks[group.stack_of[classes[i].front()]];
     std::size_t match = classes.size(), matches = 0;
     if (inner.size() >= kLeastFrames && is_partial(classes[i])) {
       for (std::size_t k = 0; k < classes.size(); ++k) {
-        const std::vector<StackItem>& outer = group.stacks[classes[k].front()];
+        const std::vector<StackItem>& outer = stacks[group.stack_of[classes[k].front()]];
         if (k == i || outer.size() <= inner.size() || is_partial(classes[k])) continue;
         if (!std::equal(inner.begin(), inner.end(), outer.begin(),
                         [](const StackItem& a, const StackItem& b) { return a.norm == b.norm; }))
@@ -64,25 +86,43 @@ void join_partial_classes(const JobSnapshot& job, const Group& group, std::vecto
 
 using Ranks = std::vector<std::size_t>;  // ascending
 
+void sort_unique(Ranks& ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+}
+
 // By class: whether it is odd among these ranks.
 std::vector<bool> odd_among(const std::vector<Ranks>& classes) {
-  std::set<std::size_t> all, in_largest;
+  Ranks all, in_largest;
   std::size_t largest = 0;
   for (const Ranks& ranks : classes) {
-    all.insert(ranks.begin(), ranks.end());
+    all.insert(all.end(), ranks.begin(), ranks.end());
     largest = std::max(largest, ranks.size());
   }
   for (const Ranks& ranks : classes)
-    if (ranks.size() == largest) in_largest.insert(ranks.begin(), ranks.end());
-  std::vector<bool> odd(classes.size(), false);
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    if (classes[c].size() == largest ||
-        std::includes(in_largest.begin(), in_largest.end(), classes[c].begin(), classes[c].end()))
-      continue;
-    std::set<std::size_t> covered;
-    for (const Ranks& other : classes)
-      if (other.size() <= classes[c].size()) covered.insert(other.begin(), other.end());
-    odd[c] = covered.size() * 2 <= all.size();
+    if (ranks.size() == largest) in_largest.insert(in_largest.end(), ranks.begin(), ranks.end());
+  sort_unique(all);
+  sort_unique(in_largest);
+  // The smallest first: what classes no larger than one cover grows from one to the next.
+  std::vector<std::size_t> order(classes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return classes[a].size() < classes[b].size(); });
+  std::vector<bool> odd(classes.size(), false), is_covered(all.empty() ? 0 : all.back() + 1, false);
+  std::size_t covered = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    const std::size_t size = classes[order[begin]].size();
+    if (size == largest) break;
+    for (; end < order.size() && classes[order[end]].size() == size; ++end)
+      for (const std::size_t rank : classes[order[end]]) {
+        covered += is_covered[rank] ? 0 : 1;
+        is_covered[rank] = true;
+      }
+    for (std::size_t i = begin; i < end; ++i) {
+      const Ranks& one = classes[order[i]];
+      odd[order[i]] =
+          covered * 2 <= all.size() && !std::includes(in_largest.begin(), in_largest.end(), one.begin(), one.end());
+    }
   }
   return odd;
 }
@@ -97,7 +137,7 @@ void mark_odd(std::vector<Cluster>& clusters, const std::vector<int>& stage_of) 
     for (const auto& [c, ranks] : by_cluster) classes.push_back(ranks);
     const std::vector<bool> odd = odd_among(classes);
     std::size_t i = 0;
-    for (const auto& [c, ranks] : by_cluster) clusters[c].odd = clusters[c].odd || odd[i++];
+    for (const auto& [c, ranks] : by_cluster) clusters[c].odd |= odd[i++];
   }
 }
 
@@ -105,12 +145,13 @@ Cluster cluster_of(const JobSnapshot& job, const Group& group, known::Role role,
                    const std::vector<std::size_t>& members) {
   Cluster cluster;
   cluster.role = role;
-  std::set<std::size_t> ranks;
+  cluster.members.reserve(members.size());
   for (const std::size_t m : members) {
     cluster.members.push_back(group.members[m]);
-    ranks.insert(group.members[m].first);
+    if (const std::size_t rank = group.members[m].first; cluster.ranks.empty() || cluster.ranks.back() != rank)
+      cluster.ranks.push_back(rank);
   }
-  cluster.ranks.assign(ranks.begin(), ranks.end());
+  sort_unique(cluster.ranks);
   cluster.frames = thread_of(job, cluster.members.front()).frames;
   // The first stays, since its frames are the cluster's.
   std::sort(cluster.members.begin() + 1, cluster.members.end());
@@ -120,25 +161,30 @@ Cluster cluster_of(const JobSnapshot& job, const Group& group, known::Role role,
 }  // namespace
 
 std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) {
-  const NormalizedFrames frames(job.frames);
+  DistinctStacks stacks(job.frames);
   const std::vector<int> stage_of = pipeline_stages(job);
   std::map<std::pair<RankKind, known::Role>, Group> groups;
   for (std::size_t r = 0; r < job.ranks.size(); ++r)
     for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) {
       Group& group = groups[{job.ranks[r].kind, roles[r][t]}];
       group.members.emplace_back(r, t);
-      group.stacks.push_back(normalized_stack(job.ranks[r].threads[t], frames));
+      group.stack_of.push_back(stacks.add(job.ranks[r].threads[t]));
     }
 
   std::vector<Cluster> clusters;
   std::vector<RankKind> kinds;
   for (const auto& [key, group] : groups) {
     StackTree tree;
-    for (std::size_t m = 0; m < group.members.size(); ++m) tree.insert(group.stacks[m], m);
+    std::unordered_map<std::size_t, std::uint32_t> ends_at;  // by number of the stack
+    for (std::size_t m = 0; m < group.members.size(); ++m) {
+      const auto [end, is_new] = ends_at.try_emplace(group.stack_of[m], StackTree::kRoot);
+      if (is_new) end->second = tree.insert(stacks[group.stack_of[m]], m);
+      else tree.add(end->second, m);
+    }
     std::vector<std::vector<std::size_t>> classes;
     for (std::uint32_t n = 0; n < tree.size(); ++n)
       if (!tree.node(n).ending.empty()) classes.push_back(tree.node(n).ending);
-    join_partial_classes(job, group, classes);
+    join_partial_classes(job, group, stacks, classes);
 
     std::vector<Cluster> of_group;
     for (const std::vector<std::size_t>& one : classes) of_group.push_back(cluster_of(job, group, key.second, one));

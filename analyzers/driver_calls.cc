@@ -21,8 +21,8 @@ bool waits_for_gpu(const JobSnapshot& job, const ThreadSnapshot& thread) {
 
 bool is_in_driver_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state != 'D' || waits_for_gpu(job, thread)) return false;
-  if (std::any_of(thread.kernel_stack.begin(), thread.kernel_stack.end(),
-                  [](const std::string& line) { return known::is_in_gpu_driver(line); }))
+  if (thread.kernel_place && std::any_of(thread.kernel_place->stack.begin(), thread.kernel_place->stack.end(),
+                                         [](const std::string& line) { return known::is_in_gpu_driver(line); }))
     return true;
   if (thread.syscall && thread.syscall->fd_target) return known::is_gpu_driver_file(*thread.syscall->fd_target);
   return blocking_call(job, thread) == "ioctl";

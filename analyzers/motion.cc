@@ -46,8 +46,9 @@ std::optional<ThreadSnapshot> python_frames_alone(const FrameTable& frames, cons
     if (frames[thread.frames[i]].kind != FrameKind::kPython) continue;
     for (const FrameVariables& variables : thread.variables)
       if (variables.frame == i) {
-        python.variables.push_back(variables);
-        python.variables.back().frame = python.frames.size();
+        FrameVariables moved = variables;
+        moved.frame = python.frames.size();
+        python.variables.push_back(std::move(moved));
       }
     python.frames.push_back(thread.frames[i]);
   }

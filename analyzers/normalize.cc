@@ -93,8 +93,7 @@ std::size_t inner_end(const ThreadSnapshot& thread, const NormalizedFrames& fram
   // Rule 3: the outermost of the loops that contain nothing but their wait.
   for (std::size_t i = begin; i < end && (opaque(i) || frames.is_poll_loop(ids[i])); ++i)
     if (frames.is_poll_loop(ids[i])) begin = i;
-  const bool waits_for_lock = thread.syscall && thread.syscall->name == "futex";
-  for (std::size_t i = end; i-- > begin && !waits_for_lock;)
+  for (std::size_t i = end; i-- > begin && !waits_for_lock(thread);)
     if (frames.is_event_loop(ids[i])) {
       begin = i;
       break;
@@ -103,6 +102,8 @@ std::size_t inner_end(const ThreadSnapshot& thread, const NormalizedFrames& fram
 }
 
 }  // namespace
+
+bool waits_for_lock(const ThreadSnapshot& thread) { return thread.syscall && thread.syscall->name == "futex"; }
 
 NormalizedFrames::NormalizedFrames(const FrameTable& frames) {
   std::unordered_map<std::string, NormId> seen;

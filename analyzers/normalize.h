@@ -65,7 +65,10 @@ struct StackItem {
   std::uint32_t hidden = 0;
 };
 
-// The frames of a thread that count, innermost first.
+// A thread in a handler of an event loop that does is not between two rounds of it.
+bool waits_for_lock(const ThreadSnapshot& thread);
+
+// The frames of a thread that count, innermost first. It depends on its frames and on waits_for_lock() alone.
 std::vector<StackItem> normalized_stack(const ThreadSnapshot& thread, const NormalizedFrames& frames);
 
 }  // namespace rankstacks::analyzers

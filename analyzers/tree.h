@@ -32,6 +32,9 @@ class StackTree {
   // `stack` is ordered innermost first, as in threads. Returns the node where the member ends.
   std::uint32_t insert(const std::vector<StackItem>& stack, std::size_t member);
 
+  // Another member whose stack ends at this node.
+  void add(std::uint32_t node, std::size_t member) { nodes_[node].ending.push_back(member); }
+
   const Node& node(std::uint32_t index) const { return nodes_[index]; }
   std::size_t size() const { return nodes_.size(); }
   // All members that end at or below a node, ascending.

@@ -408,8 +408,8 @@ class ThreadBuilder {
     thread.name = info.name;
     if (info.state != 0) thread.state = info.state;
     thread.cpu_ms = info.cpu_ms;
-    thread.wchan = info.wchan;
-    thread.kernel_stack = info.kernel_stack;
+    if (!info.wchan.empty() || !info.kernel_stack.empty())
+      thread.kernel_place = KernelPlace{info.wchan, info.kernel_stack};
     thread.stack_end = stack.end;
     thread.omitted = stack.omitted;
     if (i < rank_.syscalls.size()) thread.syscall = rank_.syscalls[i];
@@ -459,8 +459,9 @@ class ThreadBuilder {
       if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at)
         omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};
       if (frame.is_python && frame.variables < rank_.python->variables.size()) {
-        thread.variables.push_back(rank_.python->variables[frame.variables]);
-        thread.variables.back().frame = thread.frames.size();
+        FrameVariables variables = rank_.python->variables[frame.variables];
+        variables.frame = thread.frames.size();
+        thread.variables.push_back(std::move(variables));
       }
       if (frame.is_python) python_frames.emplace_back(frame.address, thread.frames.size());
       if (frame.is_python) thread.frames.push_back(intern_python(*rank_.python, frame, table_));
@@ -500,7 +501,7 @@ class ThreadBuilder {
   }
 
   void append_unwound(const unwind::UnwoundStack& stack, std::size_t f, ThreadSnapshot& thread) {
-    append_native(target_, stack.frames[f], symbols_, table_, thread.frames);
+    append_native(target_, stack.frames[f], symbols_, table_, thread.frames.edit());
     frame_of_unwound_[f] = thread.frames.size() - 1;
   }
 

@@ -293,7 +293,7 @@ void add_modules_of_cores(std::vector<RankStacks>& ranks) {
 
 void set_python_version(RankSnapshot& rank) {
   if (!rank.python_version || rank.python_version->empty()) return;
-  for (LoadedModule& module : rank.modules)
+  for (LoadedModule& module : rank.modules.edit())
     if (module.component == known::kPython) module.version = *rank.python_version, module.from = VersionFrom::kMemory;
 }
 

@@ -125,11 +125,11 @@ const Frame* Draft::last() const {
 }
 
 void Draft::replace_last(Frame frame) {
-  if (last() != nullptr) thread()->frames.back() = frames_.intern(std::move(frame));
+  if (last() != nullptr) thread()->frames.edit().back() = frames_.intern(std::move(frame));
 }
 
 std::vector<FrameId> Draft::take_frames() {
-  return thread() == nullptr ? std::vector<FrameId>() : std::exchange(thread()->frames, {});
+  return thread() == nullptr ? std::vector<FrameId>() : std::exchange(thread()->frames, {}).get();
 }
 
 void Draft::drop_empty_thread() {
@@ -145,7 +145,7 @@ void Draft::begin_again() {
 
 void Draft::reverse_frames() {
   for (RankSnapshot& rank : ranks_)
-    for (ThreadSnapshot& thread : rank.threads) std::reverse(thread.frames.begin(), thread.frames.end());
+    for (ThreadSnapshot& thread : rank.threads) std::reverse(thread.frames.edit().begin(), thread.frames.edit().end());
 }
 
 std::vector<RankSnapshot> Draft::finish() {

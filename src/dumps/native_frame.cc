@@ -119,7 +119,7 @@ std::string module_between(const ModuleAt& known, Address address) {
 template <class F>
 void set_modules(FrameTable& frames, RankSnapshot& rank, F&& f) {
   for (ThreadSnapshot& thread : rank.threads)
-    for (FrameId& id : thread.frames) {
+    for (FrameId& id : thread.frames.edit()) {
       if (frames[id].kind != FrameKind::kNative || !frames[id].module.empty()) continue;
       Frame named = frames[id];
       named.module = f(named);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/boxed.h"
+#include "base/shared_list.h"
 #include "base/types.h"
 #include "model/environment.h"
 #include "model/fault.h"
@@ -125,6 +126,7 @@ struct SyscallInfo {
   // Live: it waits for connections: in poll() for those of one listening TCP socket, or in epoll_wait() for events of
   // which some are a listening socket's and none are those of a connection that its own process has made.
   bool listens = false;
+  bool operator==(const SyscallInfo&) const = default;
 };
 
 // Frames left out in the middle of a very deep stack: `count` frames before frames[at].
@@ -264,16 +266,30 @@ struct PythonThread {
   bool operator==(const PythonThread&) const = default;
 };
 
+// Where a thread in state D waits in the kernel.
+struct KernelPlace {
+  std::string wchan;
+  std::vector<std::string> stack;  // innermost first; empty without root's rights
+  bool operator==(const KernelPlace&) const = default;
+};
+
+// In the order of sizes: a job of 131,072 ranks has some four million of them.
 struct ThreadSnapshot {
   Tid tid = 0;
-  Address thread_pointer = 0;    // fs_base, which is glibc's pthread_self(); 0: not known. Not part of reports
-  std::string name;              // kernel's comm; may be any bytes
-  std::optional<char> state;     // live only
-  std::optional<double> cpu_ms;  // live only
-  std::optional<PythonThread> python_thread;  // empty: the interpreter has no state of it
+  StackEnd stack_end = StackEnd::kComplete;
   std::optional<Gil> gil;
+  // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
+  // it. One that is not among the threads has ended, and left the mutex locked.
+  std::optional<Tid> lock_owner;
+  // The thread of its process for whose end it waits, in pthread_join or in Python's Thread.join.
+  std::optional<Tid> joins;
+  std::optional<char> state;  // live only
   // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names.
   bool collecting = false;
+  Address thread_pointer = 0;         // fs_base, which is glibc's pthread_self(); 0: not known. Not part of reports
+  std::string name;                   // kernel's comm; may be any bytes
+  std::optional<double> cpu_ms;       // live only
+  Boxed<PythonThread> python_thread;  // empty: the interpreter has no state of it
   Boxed<SyscallInfo> syscall;
   // The C++ exception by which it terminates its process: one that was not caught, or one that it was handling when it
   // called std::terminate.
@@ -285,25 +301,19 @@ struct ThreadSnapshot {
   // The Python exception that it has raised and that is on its way to a handler, or to the end of the process. `frame`
   // and `handler` are those of its traceback's first entry.
   Boxed<HandledException> raises;
-  // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
-  // it. One that is not among the threads has ended, and left the mutex locked.
-  std::optional<Tid> lock_owner;
   Boxed<PythonLock> python_lock;  // the Python lock that it waits for
-  // The thread of its process for whose end it waits, in pthread_join or in Python's Thread.join.
-  std::optional<Tid> joins;
-  StackEnd stack_end = StackEnd::kComplete;
-  std::optional<OmittedFrames> omitted;
-  std::string wchan;                      // state D only
-  std::vector<std::string> kernel_stack;  // state D only
-  std::vector<FrameId> frames;            // innermost first
-  std::vector<FrameVariables> variables;  // ascending by frame
-  std::optional<Motion> motion;           // live or from dumps, more than one sample
+  Boxed<OmittedFrames> omitted;
+  Boxed<KernelPlace> kernel_place;       // state D only
+  SharedList<FrameId> frames;            // innermost first
+  SharedList<FrameVariables> variables;  // ascending by frame
+  std::optional<Motion> motion;          // live or from dumps, more than one sample
 };
 
 // Calls `f` with a reference to each FrameId that the thread holds.
 template <class F>
 void for_each_frame(ThreadSnapshot& thread, F&& f) {
-  for (FrameId& id : thread.frames) f(id);
+  if (!thread.frames.empty())
+    for (FrameId& id : thread.frames.edit()) f(id);
   for (auto* exception : {&thread.handles, &thread.raises}) {
     if (!*exception) continue;
     for (std::optional<FrameId>* id : {&(*exception)->handler, &(*exception)->raised})
@@ -393,20 +403,20 @@ struct RankSnapshot {
   // What distinguishes it from another process of the snapshot that has its host and pid (model/process_key.h), as a
   // part of its name; "": none has.
   std::string name_suffix = {};
-  std::optional<SignalInfo> signal;  // cores
+  Boxed<SignalInfo> signal;  // cores
   // What the C library said before it aborted the process: a failed assertion, "free(): invalid pointer". Cut at 4,096
   // bytes.
   std::optional<std::string> abort_message;
-  std::optional<Faulthandler> faulthandler = {};  // empty: no Python, or not known
+  Boxed<Faulthandler> faulthandler = {};  // empty: no Python, or not known
   // Live: how many processes of its control group the kernel has killed for lack of memory.
   std::optional<std::uint64_t> oom_kills;
   std::vector<ThreadSnapshot> threads;  // main thread first
   // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;
-  std::optional<FlightRecord> flight_record;  // what PyTorch's Flight Recorder has dumped of it; empty: no dump
+  Boxed<FlightRecord> flight_record;  // what PyTorch's Flight Recorder has dumped of it; empty: no dump
   // What it has loaded of the libraries that are compared between ranks, by component and path.
-  std::vector<LoadedModule> modules;
-  std::optional<ProcessEnvironment> environment;  // empty: not read, as in dumps of other tools and older reports
+  SharedList<LoadedModule> modules;
+  Boxed<ProcessEnvironment> environment;  // empty: not read, as in dumps of other tools and older reports
 };
 
 // A running rank of the job that was not requested.

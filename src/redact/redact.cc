@@ -121,7 +121,7 @@ class Walk {
     for (ThreadSnapshot& thread : rank.threads) of_thread(thread);
     for (GpuSnapshot& gpu : rank.gpus) of_gpu(gpu);
     if (rank.flight_record) of_record(*rank.flight_record);
-    for (LoadedModule& module : rank.modules) {
+    for (LoadedModule& module : rank.modules.edit()) {
       fields_.path(module.path);
       fields_.name(module.component);
       fields_.version(module.version);
@@ -171,9 +171,15 @@ class Walk {
       }
     }
     if (thread.python_lock) each(&FieldRedaction::name, thread.python_lock->name);
-    fields_.name(thread.wchan);
-    each(&FieldRedaction::name, thread.kernel_stack);
-    for (FrameVariables& variables : thread.variables) {
+    if (thread.kernel_place) {
+      fields_.name(thread.kernel_place->wchan);
+      each(&FieldRedaction::name, thread.kernel_place->stack);
+    }
+    if (!thread.variables.empty()) of_variables(thread.variables.edit());
+  }
+
+  void of_variables(std::vector<FrameVariables>& all) {
+    for (FrameVariables& variables : all) {
       for (auto& [name, value] : variables.numbers) fields_.name(name);
       if (variables.group)
         for (std::string* value : {&variables.group->name, &variables.group->description}) fields_.name(*value);

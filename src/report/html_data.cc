@@ -168,9 +168,10 @@ class HtmlData {
       if (!values.empty() && variables.frame < thread.frames.size())
         notes.push_back(fmt::format("in {}: {}", frame_title(thread.frames[variables.frame]), values));
     }
-    if (!thread.kernel_stack.empty()) {
+    if (thread.kernel_place && !thread.kernel_place->stack.empty()) {
       std::string kernel;
-      for (const std::string& line : thread.kernel_stack) kernel += (kernel.empty() ? "in the kernel: " : " < ") + line;
+      for (const std::string& line : thread.kernel_place->stack)
+        kernel += (kernel.empty() ? "in the kernel: " : " < ") + line;
       notes.push_back(std::move(kernel));
     }
     const std::string state = thread.state ? std::string(1, *thread.state) : "";

@@ -238,8 +238,10 @@ ThreadSnapshot read_thread(const Node& node, FrameReader& frames) {
   node.optional("lock_owner", [&](const Node& n) { thread.lock_owner = n.int32(0); });
   node.optional("python_lock", [&](const Node& n) { thread.python_lock = read_python_lock(n); });
   node.optional("joins", [&](const Node& n) { thread.joins = n.int32(0); });
-  node.optional("wchan", [&](const Node& n) { thread.wchan = n.text(); });
-  node.optional("kernel_stack", [&](const Node& n) { thread.kernel_stack = read_strings(n); });
+  KernelPlace kernel_place;
+  node.optional("wchan", [&](const Node& n) { kernel_place.wchan = n.text(); });
+  node.optional("kernel_stack", [&](const Node& n) { kernel_place.stack = read_strings(n); });
+  if (kernel_place != KernelPlace()) thread.kernel_place = std::move(kernel_place);
   node.optional("stack_end", [&](const Node& n) { thread.stack_end = n.word(kStackEndWords); });
   node.required("frames", [&](const Node& list) {
     list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.read(n)); });

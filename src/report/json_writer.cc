@@ -325,8 +325,10 @@ class Writer {
     if (thread.lock_owner) json_.key("lock_owner"), json_.number(*thread.lock_owner);
     if (thread.python_lock) python_lock(*thread.python_lock);
     if (thread.joins) json_.key("joins"), json_.number(*thread.joins);
-    if (!thread.wchan.empty()) json_.field("wchan", thread.wchan);
-    if (!thread.kernel_stack.empty()) strings("kernel_stack", thread.kernel_stack);
+    if (thread.kernel_place) {
+      if (!thread.kernel_place->wchan.empty()) json_.field("wchan", thread.kernel_place->wchan);
+      if (!thread.kernel_place->stack.empty()) strings("kernel_stack", thread.kernel_place->stack);
+    }
     json_.field("stack_end", std::string(word_of(kStackEndWords, thread.stack_end)));
     if (thread.omitted) omitted("omitted_frames", *thread.omitted);
     if (!thread.variables.empty()) variables(thread.variables);

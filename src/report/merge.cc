@@ -12,6 +12,7 @@
 #include "model/process_key.h"
 #include "model/rank_order.h"
 #include "report/report.h"
+#include "report/shared_parts.h"
 
 namespace rankstacks::report {
 namespace {
@@ -70,6 +71,7 @@ struct JobMerger::State {
   SeenProcesses seen;
   std::size_t added = 0;
   bool has_addresses = true;
+  SharedParts parts;
   std::string first_captured_at;
   std::vector<std::optional<double>> captured;  // ms, of the snapshot of each rank
   std::optional<double> earliest;
@@ -90,7 +92,11 @@ struct JobMerger::State {
     has_addresses = false;
     std::vector<Frame> frames = std::exchange(job.frames, {}).take();
     std::vector<std::optional<FrameId>> renumbered(frames.size());
-    for (RankSnapshot& rank : job.ranks) for_each_frame_of(rank, [&](FrameId& id) { intern(id, frames, renumbered); });
+    parts.forget();
+    for (RankSnapshot& rank : job.ranks) {
+      for_each_frame_of(rank, [&](FrameId& id) { intern(id, frames, renumbered); });
+      parts.share(rank);
+    }
   }
 
   void add_times(const JobSnapshot& one) {
@@ -114,6 +120,7 @@ struct JobMerger::State {
         continue;
       }
       for_each_frame_of(rank, [&](FrameId& id) { intern(id, frames, renumbered); });
+      parts.share(rank);
       job.ranks.push_back(std::move(rank));
       captured.push_back(at);
     }

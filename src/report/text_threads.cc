@@ -100,9 +100,9 @@ void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std
   omitted(thread.frames.size());
   if (thread.stack_end != StackEnd::kComplete)
     lines.push_back(fmt::format("    the stack ends here: {}", end_in_words(thread.stack_end)));
-  if (!thread.kernel_stack.empty()) {
+  if (thread.kernel_place && !thread.kernel_place->stack.empty()) {
     lines.push_back("    in the kernel:");
-    for (const std::string& line : thread.kernel_stack) lines.push_back("      " + sanitize(line));
+    for (const std::string& line : thread.kernel_place->stack) lines.push_back("      " + sanitize(line));
   }
 }
 

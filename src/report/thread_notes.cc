@@ -27,7 +27,8 @@ std::vector<std::string> thread_notes(const JobSnapshot& job, std::size_t r, std
   if (thread.exception) notes.push_back("terminates with " + analyzers::describe_exception(*thread.exception));
   if (thread.raises_cxx) notes.push_back("has raised " + analyzers::describe_exception(thread.raises_cxx->exception));
   if (thread.raises) notes.push_back("has raised " + analyzers::describe_handled(job, *thread.raises));
-  if (!thread.wchan.empty()) notes.push_back("wchan " + thread.wchan);
+  if (thread.kernel_place && !thread.kernel_place->wchan.empty())
+    notes.push_back("wchan " + thread.kernel_place->wchan);
   return notes;
 }
 

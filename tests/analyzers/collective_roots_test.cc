@@ -59,7 +59,7 @@ TEST_CASE("a broadcast from another source is another call") {
   SECTION("all in one round of a loop: most of them are right") {
     in_one_round(true, {0, 0, 2});
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
-    literal.job.ranks[2].threads[0].variables.back().numbers = {{"number", 4}};
+    literal.job.ranks[2].threads[0].variables.edit().back().numbers = {{"number", 4}};
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }
   SECTION("the same source") {

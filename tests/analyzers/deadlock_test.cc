@@ -266,7 +266,7 @@ TEST_CASE("the same code at another step") {
       for (int r = 0; r < 4; ++r) {
         RankSnapshot& rank = job.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? line : 18));
         arguments(rank, kWorld, {}, r == 2 ? step : 8);
-        rank.threads[0].variables[1].loops = 1;
+        rank.threads[0].variables.edit()[1].loops = 1;
       }
       return accused(job);
     };
@@ -292,7 +292,7 @@ TEST_CASE("the same code at another step") {
     for (int r = 0; r < 4; ++r) {
       RankSnapshot& rank = literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18));
       arguments(rank, kWorld, {}, r == 2 ? 7 : 8);
-      rank.threads[0].variables[1].loops = r == 2 ? 1 : 2;
+      rank.threads[0].variables.edit()[1].loops = r == 2 ? 1 : 2;
     }
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }

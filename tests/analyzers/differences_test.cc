@@ -58,9 +58,9 @@ TEST_CASE("ranks that are alike differ in nothing") {
 
 TEST_CASE("a version of a few ranks comes first, by host where a host has but one") {
   LiteralJob literal = alike(12);
-  for (int r = 4; r < 8; ++r) literal.job.ranks[r].modules[0].version = "2.27.3";
+  for (int r = 4; r < 8; ++r) literal.job.ranks[r].modules.edit()[0].version = "2.27.3";
   CHECK(words(literal.job) == Lines{"NCCL 2.27.3 on node-b (ranks 4-7), 2.28.9 on the 8 others"});
-  literal.job.ranks[0].modules[0].version = "2.27.3";
+  literal.job.ranks[0].modules.edit()[0].version = "2.27.3";
   CHECK(words(literal.job) == Lines{"NCCL 2.27.3 on ranks 0,4-7, 2.28.9 on the 7 others"});
   const Difference difference = find_differences(literal.job).at(0);
   CHECK(difference.kind == DifferenceKind::kVersion);
@@ -71,23 +71,23 @@ TEST_CASE("a version of a few ranks comes first, by host where a host has but on
 
 TEST_CASE("two ranks, each with its version, are both named") {
   LiteralJob literal = alike(2);
-  literal.job.ranks[1].modules[1].version = "2.10.0";
+  literal.job.ranks[1].modules.edit()[1].version = "2.10.0";
   CHECK(words(literal.job) == Lines{"torch 2.10.0 on rank 1, 2.11.0 on rank 0"});
 }
 
 TEST_CASE("a version that says less, or that is not known, does not differ") {
   LiteralJob literal = alike(4);
-  literal.job.ranks[1].modules[1].version = "2.11";
-  literal.job.ranks[2].modules[0].version = "";
+  literal.job.ranks[1].modules.edit()[1].version = "2.11";
+  literal.job.ranks[2].modules.edit()[0].version = "";
   literal.job.ranks[3].modules.clear();  // not loaded yet
   CHECK(words(literal.job).empty());
-  literal.job.ranks[1].modules[1].version = "2.1";
+  literal.job.ranks[1].modules.edit()[1].version = "2.1";
   CHECK(words(literal.job) == Lines{"torch 2.1 on rank 1, 2.11.0 on the 2 others"});
 }
 
 TEST_CASE("another build of the same version is a difference") {
   LiteralJob literal = alike(4);
-  literal.job.ranks[2].modules[0].build_id = "cc33dd44ee55ff66";
+  literal.job.ranks[2].modules.edit()[0].build_id = "cc33dd44ee55ff66";
   CHECK(words(literal.job) == Lines{"NCCL: build cc33dd44 on rank 2, aa11 on the 3 others"});
 }
 
@@ -205,14 +205,14 @@ TEST_CASE("a driver that is too old for the CUDA runtime, or of another version 
     rank.environment->gpu_driver = "580.95.05";
   }
   CHECK(words(literal.job).empty());
-  literal.job.ranks[3].modules.back().version = "535.104.12";
+  literal.job.ranks[3].modules.edit().back().version = "535.104.12";
   literal.job.ranks[3].environment->gpu_driver = "535.104.12";
   CHECK(words(literal.job) == Lines{"CUDA driver 535.104.12 on rank 3, 580.95.05 on the 3 others",
                                     "GPU driver 535.104.12 on rank 3, 580.95.05 on the 3 others",
                                     "driver 535.104.12 is too old for CUDA 13.0.88, which needs 580: rank 3"});
-  literal.job.ranks[3].modules.back().version = "580.95.05";
+  literal.job.ranks[3].modules.edit().back().version = "580.95.05";
   CHECK(words(literal.job).back() == "libcuda 580.95.05 with the kernel's driver 535.104.12: rank 3");
-  literal.job.ranks[3].modules.back().path = "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05";
+  literal.job.ranks[3].modules.edit().back().path = "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05";
   CHECK(words(literal.job) == Lines{"GPU driver 535.104.12 on rank 3, 580.95.05 on the 3 others"});
 }
 
@@ -248,7 +248,7 @@ TEST_CASE("a healthy or hanging job with differences has the verdict that it has
     plain.job.ranks[2].threads[0].frames.push_back(plain.job.frames.intern(frame));
   const Verdict before = analyze(plain.job).verdict;
   CHECK(before.status == VerdictStatus::kCulprit);
-  plain.job.ranks[1].modules[0].version = "2.0.0";
+  plain.job.ranks[1].modules.edit()[0].version = "2.0.0";
   const Analysis after = analyze(plain.job);
   CHECK(after.differences.size() == 1);
   CHECK(after.verdict.summary == before.summary);
@@ -265,7 +265,7 @@ TEST_CASE("an undecided verdict mentions what may be the cause, and nothing else
   REQUIRE(before.status == VerdictStatus::kUndecided);
   pair.job.ranks[0].environment->kernel = "5.0.0";
   CHECK(analyze(pair.job).verdict.summary == before.summary);
-  pair.job.ranks[0].modules[0].version = "2.27.3";
+  pair.job.ranks[0].modules.edit()[0].version = "2.27.3";
   const Verdict after = analyze(pair.job).verdict;
   CHECK(after.status == before.status);
   CHECK(after.summary == before.summary + "; note: NCCL 2.27.3 on rank 0, 2.28.9 on rank 1");
@@ -287,7 +287,7 @@ TEST_CASE("versions in one line, with a mark where ranks differ") {
   LiteralJob literal = alike(4);
   CHECK(describe_versions(LiteralJob().job).empty());
   CHECK(describe_versions(literal.job) == "torch 2.11.0, NCCL 2.28.9, CUDA 13.0, Python 3.11.2; Linux 6.8.0");
-  literal.job.ranks[1].modules[0].version = "2.27.3";
+  literal.job.ranks[1].modules.edit()[0].version = "2.27.3";
   CHECK(describe_versions(literal.job) == "torch 2.11.0, NCCL 2.28.9*, CUDA 13.0, Python 3.11.2; Linux 6.8.0");
 }
 

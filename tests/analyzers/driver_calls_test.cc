@@ -53,8 +53,8 @@ TEST_CASE("which calls are the driver's") {
       CHECK_FALSE(is_in_driver_call(literal.job, rank.threads.front()));
     }
     ThreadSnapshot& frees = literal.job.ranks[1].threads.front();
-    frees.frames.front() = literal.job.frames.intern(nat("cuMemFree_v2", "/x/libcuda.so.1"));
-    frees.frames[1] = frees.frames.front();
+    frees.frames.edit().front() = literal.job.frames.intern(nat("cuMemFree_v2", "/x/libcuda.so.1"));
+    frees.frames.edit()[1] = frees.frames.front();
     CHECK(is_in_driver_call(literal.job, frees));
   }
   SECTION("of another device") {
@@ -64,12 +64,13 @@ TEST_CASE("which calls are the driver's") {
   SECTION("by the kernel's stack, whatever the call is") {
     thread.syscall = call("munmap");
     CHECK_FALSE(is_in_driver_call(literal.job, thread));
-    thread.kernel_stack = {"rwsem_down_write_slowpath+0x2c4/0x580", "os_acquire_rwlock_write+0x35/0x60 [nvidia]"};
+    thread.kernel_place =
+        KernelPlace{"", {"rwsem_down_write_slowpath+0x2c4/0x580", "os_acquire_rwlock_write+0x35/0x60 [nvidia]"}};
     CHECK(is_in_driver_call(literal.job, thread));
   }
   SECTION("a file that does not answer is none") {
     thread.syscall = call("read", 5, "/data/x");
-    thread.frames.front() = literal.job.frames.intern(libc("read"));
+    thread.frames.edit().front() = literal.job.frames.intern(libc("read"));
     CHECK_FALSE(is_in_driver_call(literal.job, thread));
   }
 }

@@ -314,7 +314,7 @@ TEST_CASE("a rank whose GPU did not answer, at the place of ranks whose GPUs did
   const auto three_and_one = [](const std::string& of_rank_1, const std::string& of_rank_3) {
     LiteralJob literal = waiting_alike({kAllReduce, of_rank_1, kAllReduce, of_rank_3});
     ThreadSnapshot& main = literal.job.ranks[3].threads[0];
-    main.frames[main.frames.size() - 2] = literal.job.frames.intern(py("main", "/home/u/train.py", 44));
+    main.frames.edit()[main.frames.size() - 2] = literal.job.frames.intern(py("main", "/home/u/train.py", 44));
     return literal;
   };
   SECTION("waits in the collective in which they are") {

@@ -361,8 +361,8 @@ TEST_CASE("ranks that poll in the call of a function in which another one prepar
       if (literal.job.frames[id].function == "prepare") {
         Frame other = literal.job.frames[id];
         other.function = "look_for_requests";
-        std::replace(literal.job.ranks[1].threads[0].frames.begin(), literal.job.ranks[1].threads[0].frames.end(), id,
-                     literal.job.frames.intern(other));
+        std::replace(literal.job.ranks[1].threads[0].frames.edit().begin(),
+                     literal.job.ranks[1].threads[0].frames.edit().end(), id, literal.job.frames.intern(other));
         break;
       }
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);

@@ -125,7 +125,7 @@ TEST_CASE("a counter that differs between two samples is motion, a thread that w
   for (RankSnapshot& rank : literal.job.ranks)
     rank.threads[0].variables = {{.frame = 4, .numbers = {{"step", 41}}, .group = {}}};
   auto later = sample_again(literal, std::vector<Stack>(4, waits_in_all_reduce()));
-  later[1].threads[0].variables[0].numbers[0].second = 42;
+  later[1].threads[0].variables.edit()[0].numbers[0].second = 42;
   later.erase(later.begin() + 3);
   fold_samples(
       literal.job, {later}, [](Tid) { return Ran{}; }, 450);
@@ -133,7 +133,7 @@ TEST_CASE("a counter that differs between two samples is motion, a thread that w
   CHECK(motion_of(literal, 1).counted);
   CHECK_FALSE(motion_of(literal, 1).moved);
   CHECK_FALSE(literal.job.ranks[3].threads[0].motion);
-  later[1].threads[0].variables[0].numbers[0].second = 4'000'000;  // a loop that does nothing
+  later[1].threads[0].variables.edit()[0].numbers[0].second = 4'000'000;  // a loop that does nothing
   fold_samples(
       literal.job, {later}, [](Tid) { return Ran{}; }, 450);
   CHECK_FALSE(motion_of(literal, 1).counted);
@@ -284,11 +284,11 @@ TEST_CASE("a rank that counts on beyond the step in which the others wait") {
     CHECK(v.summary.find("step 57, past the step 3 in which they wait") != std::string::npos);
   }
   SECTION("in a loop inside of the one in which they are, it counts something of its own: an evaluation, say") {
-    literal.job.ranks[static_cast<std::size_t>(odd)].threads[0].variables[0].loops = 2;
+    literal.job.ranks[static_cast<std::size_t>(odd)].threads[0].variables.edit()[0].loops = 2;
     CHECK(looked_for(7000).status == VerdictStatus::kHealthy);
   }
   SECTION("at an earlier step it is slow, however long that takes") {
-    literal.job.ranks[static_cast<std::size_t>(odd)].threads[0].variables[0].numbers = {{"step", 2}};
+    literal.job.ranks[static_cast<std::size_t>(odd)].threads[0].variables.edit()[0].numbers = {{"step", 2}};
     CHECK(looked_for(7000).status == VerdictStatus::kHealthy);
   }
 }

@@ -109,7 +109,7 @@ TEST_CASE("native code that waits for another thread of its process") {
     ThreadSnapshot& joined = literal.thread(rank, 900, "pool", Stack{libc("pause")} + in_solver("rest()"));
     joined.state = 'S';
     CHECK(has(said_of_rank_2(literal), "user-code"));
-    joined.frames.front() = literal.job.frames.intern(libc("pthread_cond_wait"));
+    joined.frames.edit().front() = literal.job.frames.intern(libc("pthread_cond_wait"));
     CHECK(has(said_of_rank_2(literal), "native-lock: rank 2 waits for a thread to end"));
   }
   SECTION("it was sampled once: it may work with its threads") {

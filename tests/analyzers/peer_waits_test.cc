@@ -371,14 +371,14 @@ TEST_CASE("a rank in accept() waits for the rank that has not connected yet") {
   const std::string summary = verdict_of(literal).summary;
   CHECK(summary.find("ranks 0-2 wait for the other ranks") != std::string::npos);
   SECTION("with a timeout: the interpreter polls before the call") {
-    literal.job.ranks[0].threads[0].frames[0] = literal.job.frames.intern(libc("poll"));
+    literal.job.ranks[0].threads[0].frames.edit()[0] = literal.job.frames.intern(libc("poll"));
     literal.job.ranks[0].threads[0].syscall = call("poll", 4);
     CHECK(accused(literal) == Accused{{3, "user-code"}});
   }
   SECTION("in a poll of its listening socket alone, which a server that has these connections would not be in") {
     ThreadSnapshot& thread = literal.job.ranks[0].threads[0];
-    thread.frames[0] = literal.job.frames.intern(libc("poll"));
-    thread.frames[1] = literal.job.frames.intern(nat("Hub::gather(int)", "/home/u/hub.so"));
+    thread.frames.edit()[0] = literal.job.frames.intern(libc("poll"));
+    thread.frames.edit()[1] = literal.job.frames.intern(nat("Hub::gather(int)", "/home/u/hub.so"));
     thread.syscall = call("poll", 4);
     thread.syscall->listens = true;
     CHECK(accused(literal) == Accused{{3, "user-code"}});

@@ -143,19 +143,19 @@ TEST_CASE("the GIL's holder is named, whatever the thread that wants it waited f
       };
       at_one_place(holder);
       holder.state = 'R';
-      holder.frames.front() = literal.job.frames.intern(nat("sre_match", "/usr/bin/python3.11"));
+      holder.frames.edit().front() = literal.job.frames.intern(nat("sre_match", "/usr/bin/python3.11"));
       CHECK_FALSE(verdict_text(literal).starts_with("python-lock"));  // the other thread was not sampled so
       at_one_place(main_of(literal));
       CHECK(verdict_text(literal).starts_with("python-lock: rank 1 waits for the GIL (main at train.py:17)"));
       holder.motion->moved = true;
       CHECK_FALSE(verdict_text(literal).starts_with("python-lock"));
       holder.motion->moved = false;
-      holder.frames.erase(holder.frames.begin(), holder.frames.begin() + 2);  // in Python code
+      holder.frames.edit().erase(holder.frames.edit().begin(), holder.frames.edit().begin() + 2);  // in Python code
       CHECK_FALSE(verdict_text(literal).starts_with("python-lock"));
     }
     SECTION("a holder that runs hands it on") {
       holder.state = 'R';
-      holder.frames.erase(holder.frames.begin());
+      holder.frames.edit().erase(holder.frames.edit().begin());
       CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
     }
   }

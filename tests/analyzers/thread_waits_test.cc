@@ -162,7 +162,7 @@ TEST_CASE("main waits in a library whose pool has called the user's Python funct
   CHECK(verdict_of(literal).summary.find("read_shard at inside.py:45") != std::string::npos);
   SECTION("a library's function is its own work") {
     const Frame own = py("read_shard", kPackages + "jax/inside.py", 45);
-    rank.threads.back().frames[1] = literal.job.frames.intern(own);
+    rank.threads.back().frames.edit()[1] = literal.job.frames.intern(own);
     CHECK(only_rank_2(literal) == "user-code");
   }
 }

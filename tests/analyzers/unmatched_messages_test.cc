@@ -238,8 +238,8 @@ TEST_CASE("several ranks receive from one that is further on in the program") {
       const bool receiver = r == 1 || r == 3;
       RankSnapshot& rank = in_step(literal, r, 6, receiver ? receives : kInAllReduce, receiver ? 20 + r : line, step);
       rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = ProcessGroup{"0", {0, 1, 2, 3, 4, 5}}});
-      if (receiver) rank.threads[0].variables.back().numbers = {{"src", 2}};
-      if (receiver) rank.threads[0].variables.front().numbers = {{"step", 3}};
+      if (receiver) rank.threads[0].variables.edit().back().numbers = {{"src", 2}};
+      if (receiver) rank.threads[0].variables.edit().front().numbers = {{"step", 3}};
     }
     return accused(literal);
   };

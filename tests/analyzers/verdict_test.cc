@@ -275,12 +275,12 @@ TEST_CASE("what MPI does inside of its calls means nothing: the caller counts") 
   CHECK(v.status == VerdictStatus::kSymmetric);
   CHECK(v.summary.starts_with("all ranks do the same: ranks 0-3 wait in MPI_Recv at the same place"));
   ThreadSnapshot& thread = main_of_rank_2(literal);
-  thread.frames[1] = literal.job.frames.intern(nat("PMPI_Bcast", "/lib/libmpi.so.12"));
+  thread.frames.edit()[1] = literal.job.frames.intern(nat("PMPI_Bcast", "/lib/libmpi.so.12"));
   CHECK(describe_place(literal.job, thread) == "exchange_halo in solver");
   Frame with_line = exchange;
   with_line.file = "/home/u/solver.c";
   with_line.line = 12;
-  thread.frames[2] = literal.job.frames.intern(with_line);
+  thread.frames.edit()[2] = literal.job.frames.intern(with_line);
   CHECK(describe_place(literal.job, thread) == "exchange_halo at solver.c:12 in solver");
 }
 
@@ -479,7 +479,7 @@ TEST_CASE("a server that waits for requests holds up nobody") {
       service.rank(r, 4, Stack{nat("PMPI_Bcast", "/usr/lib/libmpi.so.40")} + in_main(30), 'R');
     CHECK(verdict_of(service).status == VerdictStatus::kHealthy);
     for (int r = 1; r < 4; ++r)
-      service.job.ranks[static_cast<std::size_t>(r)].threads[0].frames[0] =
+      service.job.ranks[static_cast<std::size_t>(r)].threads[0].frames.edit()[0] =
           service.job.frames.intern(nat("PMPI_Barrier", "/usr/lib/libmpi.so.40"));
     CHECK(verdict_of(service).suspects.at(0).rank == 0);
   }

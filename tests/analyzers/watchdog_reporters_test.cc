@@ -437,7 +437,8 @@ TEST_CASE("a watchdog of the program's own is the reporter, and a thread that is
     rank.signal = SignalInfo{6, "SIGABRT", rank.pid, 0, {}};
     rank.signal->sender = rank.pid;
     CHECK(only_suspect(analyze(literal.job).verdict).rank == 3);
-    rank.threads[1].frames.erase(rank.threads[1].frames.begin(), rank.threads[1].frames.begin() + 5);
+    rank.threads[1].frames.edit().erase(rank.threads[1].frames.edit().begin(),
+                                        rank.threads[1].frames.edit().begin() + 5);
     CHECK(crashes(literal));  // there is no watchdog
   }
   SECTION("the C library has found an error") {
@@ -493,6 +494,6 @@ TEST_CASE("what a program's own watchdog reports is a wait, although no rule kno
   CHECK(has(v.summary, "while ranks 0-2 wait at one place (Comm::sum_all(...) in solver)"));
   CHECK(has(v.summary, "rank 0 was ended by its own watchdog (hang_detector(...) in solver), which only reports it"));
   // One that waits at another place may be waited for, too.
-  literal.job.ranks[2].threads[0].frames[1] = literal.job.frames.intern(nat("Comm::gather()", program));
+  literal.job.ranks[2].threads[0].frames.edit()[1] = literal.job.frames.intern(nat("Comm::gather()", program));
   CHECK(only_suspect(analyze(literal.job).verdict).reason == Reason::kCrashed);
 }

@@ -61,7 +61,7 @@ std::string operation_of_chain(const LiteralJob& literal) {
 void put_elsewhere(LiteralJob& literal, std::size_t rank, const Stack& stack) {
   LiteralJob other;
   const RankSnapshot& made = other.rank(static_cast<int>(rank), 2, stack);
-  std::vector<FrameId>& frames = literal.job.ranks[rank].threads[0].frames;
+  std::vector<FrameId>& frames = literal.job.ranks[rank].threads[0].frames.edit();
   frames.clear();
   for (const FrameId id : made.threads[0].frames) frames.push_back(literal.job.frames.intern(other.job.frames[id]));
 }

@@ -27,7 +27,9 @@ TEST_CASE("boxed: a copy is another value, a move takes it") {
   Boxed<std::string> one(std::string("one"));
   Boxed<std::string> copy = one;
   CHECK(copy == one);
+  CHECK(copy.identity() == one.identity());
   *copy = "two";
+  CHECK(copy.identity() != one.identity());
   CHECK(*one == "one");
   CHECK_FALSE(copy == one);
   const Boxed<std::string> moved = std::move(copy);

@@ -117,9 +117,9 @@ TEST_CASE("a thread moved by a counter of its frames, unless that counts faster 
   const auto counters = r.diff().processes[0].threads[0].counters;
   REQUIRE(counters.size() == 1);
   CHECK((counters[0].name == "step" && counters[0].old == 12 && counters[0].now == 20));
-  r.after().threads[0].variables[0].numbers[1].second = 1'000'000'000;
+  r.after().threads[0].variables.edit()[0].numbers[1].second = 1'000'000'000;
   CHECK(main_thread(r) == "stood");
-  r.after().threads[0].variables[0].numbers[1].second = 12;
+  r.after().threads[0].variables.edit()[0].numbers[1].second = 12;
   CHECK(main_thread(r) == "stood");
 }
 
@@ -380,9 +380,9 @@ TEST_CASE("settings that changed, each with its ranks") {
     rank.environment->limits[0].soft.reset();
     rank.environment->cgroup->memory_bytes = 1 << 29;
     rank.environment->clock->synchronized = false;
-    rank.modules[0].version = "2.28.9";
-    rank.modules[1].build_id = "cc";
-    rank.modules[2].version = "1.13.0";                                  // says more, and the same
+    rank.modules.edit()[0].version = "2.28.9";
+    rank.modules.edit()[1].build_id = "cc";
+    rank.modules.edit()[2].version = "1.13.0";                           // says more, and the same
     rank.modules.push_back({"cuDNN", "/a/libcudnn.so.9", "dd", "9.1"});  // loaded meanwhile
   }
   const std::string changed = r.text();

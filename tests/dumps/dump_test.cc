@@ -267,7 +267,7 @@ TEST_CASE("of two dumps of one process the better one is kept") {
   for (const char* name : {"gdb/rank0.txt", "py-spy-native/rank0.txt", "faulthandler/rank0.log"}) {
     JobSnapshot more = testing::read_dump(text_of(name), "b.0.txt");
     for (ThreadSnapshot& thread : more.ranks[0].threads)
-      for (FrameId& id : thread.frames) id = job.frames.intern(more.frames[id]);
+      for (FrameId& id : thread.frames.edit()) id = job.frames.intern(more.frames[id]);
     job.ranks.push_back(std::move(more.ranks[0]));
   }
   dumps::keep_one_dump_of_each(job);
@@ -286,7 +286,7 @@ JobSnapshot job_of_samples(const std::vector<std::string>& texts) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     JobSnapshot one = testing::read_dump(texts[i], "dump" + std::to_string(i) + ".0.txt");
     for (ThreadSnapshot& thread : one.ranks[0].threads)
-      for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
+      for (FrameId& id : thread.frames.edit()) id = job.frames.intern(one.frames[id]);
     job.ranks.push_back(std::move(one.ranks[0]));
   }
   analyzers::fold_earlier(job, dumps::keep_one_dump_of_each(job));
@@ -375,7 +375,7 @@ JobSnapshot job_of(const std::vector<std::string>& names) {
   for (std::size_t rank = 0; rank < names.size(); ++rank) {
     JobSnapshot one = testing::read_dump(text_of(names[rank]), "rank" + std::to_string(rank));
     for (ThreadSnapshot& thread : one.ranks[0].threads)
-      for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
+      for (FrameId& id : thread.frames.edit()) id = job.frames.intern(one.frames[id]);
     job.ranks.push_back(std::move(one.ranks[0]));
   }
   return job;
@@ -411,7 +411,7 @@ TEST_CASE("of ranks at different places one may wait for another") {
   CHECK(verdict_of(job_of({"pystack/rank0.txt", "pystack/rank1.txt"})).suspects.size() == 1);
   Frame elsewhere = job.frames[job.ranks[2].threads[0].frames[0]];
   elsewhere.line = 1;
-  job.ranks[2].threads[0].frames[0] = job.frames.intern(elsewhere);
+  job.ranks[2].threads[0].frames.edit()[0] = job.frames.intern(elsewhere);
   CHECK(verdict_of(job).status == analyzers::VerdictStatus::kUndecided);
 }
 
@@ -430,7 +430,7 @@ TEST_CASE("who is not seen to be blocked may be on the way") {
     for (int rank = 0; rank < 3; ++rank) {
       JobSnapshot one = testing::read_dump(text(100 + rank, rank == 2 ? of_two : waits), "rank" + std::to_string(rank));
       for (ThreadSnapshot& thread : one.ranks[0].threads)
-        for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
+        for (FrameId& id : thread.frames.edit()) id = job.frames.intern(one.frames[id]);
       job.ranks.push_back(std::move(one.ranks[0]));
     }
     return verdict_of(job).suspects.size();
@@ -446,7 +446,7 @@ TEST_CASE("who is not seen to be blocked may be on the way") {
   JobSnapshot job = job_of({"pystack/rank0.txt", "pystack/rank1.txt", "pystack/rank0.txt"});
   ThreadSnapshot& thread = job.ranks[1].threads[0];
   for (const FrameId id : std::vector<FrameId>(thread.frames))
-    if (contains(*job.frames[id].file, "torch/")) std::erase(thread.frames, id);
+    if (contains(*job.frames[id].file, "torch/")) std::erase(thread.frames.edit(), id);
   CHECK(verdict_of(job).suspects.size() == 1);
   thread.state.reset();
   CHECK(verdict_of(job).suspects.empty());

@@ -62,8 +62,7 @@ Planted planted_job() {
       CxxException{"std::" + plant("gsk_"), "my words: token=" + plant("t") + " of alice@corp.example"};
   a.threads[0].handles_cxx = HandledCxxException{{"std::" + plant("gsk_"), "my words: token=" + plant("t")}, {}};
   a.threads[0].raises_cxx = HandledCxxException{{"std::" + plant("gsk_"), "my words: token=" + plant("t")}, {}};
-  a.threads[0].wchan = plant("npm_", "9aZ8bY7cX6dW5eV4fU3gT2hS1kkkkkkk");
-  a.threads[0].kernel_stack = {plant("glpat-")};
+  a.threads[0].kernel_place = KernelPlace{plant("npm_", "9aZ8bY7cX6dW5eV4fU3gT2hS1kkkkkkk"), {plant("glpat-")}};
   a.problems.push_back({"cannot open /home/alice/x: password=" + plant("q") + " at node-b8",
                         "export SECRET=" + plant("e"), ProblemCode::kOther});
   a.signal = SignalInfo{6, "SIG" + plant("_"), a.pid, {}, {}};

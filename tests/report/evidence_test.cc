@@ -33,7 +33,7 @@ bool take_of_variables(JobSnapshot& job, F take_one) {
   bool taken = false;
   for (RankSnapshot& rank : job.ranks)
     for (ThreadSnapshot& thread : rank.threads)
-      for (FrameVariables& variables : thread.variables) taken |= take_one(variables);
+      for (FrameVariables& variables : thread.variables.edit()) taken |= take_one(variables);
   return taken;
 }
 

@@ -233,7 +233,7 @@ TEST_CASE("versions, and what differs between ranks") {
     rank.environment.emplace().kernel = "6.8.0";
   }
   CHECK_FALSE(data_of(made.job).contains("differences"));
-  made.job.ranks[1].modules[0].version = "2.27.3";
+  made.job.ranks[1].modules.edit()[0].version = "2.27.3";
   const json data = data_of(made.job);
   const auto text = [&](const json& id) { return data["strings"][id.get<std::size_t>()].get<std::string>(); };
   CHECK(has(text(data["versions"]), "NCCL 2.28.9"));

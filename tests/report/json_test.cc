@@ -63,8 +63,7 @@ LiteralJob everything() {
   main.cpu_ms = 12.5;
   main.gil = Gil::kHolds;
   main.syscall = SyscallInfo{"read", 0, 5, "pipe:[123]"};
-  main.wchan = "pipe_read";
-  main.kernel_stack = {"pipe_read+0x1", "vfs_read+0x2"};
+  main.kernel_place = KernelPlace{"pipe_read", {"pipe_read+0x1", "vfs_read+0x2"}};
   main.stack_end = StackEnd::kDepthLimit;
   Frame raised = py("step", "/home/u/model.py", 9);
   raised.qualname = "Model.step";
@@ -392,6 +391,42 @@ TEST_CASE("merging: one job, one clock, duplicates said") {
         "node-a:201 is in more than one of the merged reports; the first is shown");
   CHECK(merged.frames[merged.ranks[2].threads[0].frames[1]].function == "__getitem__");
   CHECK(analyzers::analyze(merged).verdict.suspects.at(0).rank == 2);
+}
+
+TEST_CASE("merging: what ranks have alike is kept once, before and after frames lose their addresses") {
+  const auto node = [](std::size_t number) {
+    LiteralJob literal;
+    RankSnapshot& rank = literal.rank(static_cast<int>(number), 1 << 16, in_getitem());
+    rank.pid = rank.threads[0].tid = static_cast<Pid>(number) + 10;
+    rank.threads[0].syscall = SyscallInfo{"read", 0, 5, number % 2 == 0 ? "pipe:[1]" : "pipe:[2]"};
+    FrameVariables variables;
+    variables.numbers = {{"step", static_cast<std::int64_t>(number % 3)}};
+    rank.threads[0].variables = {variables};
+    rank.modules = {{"NCCL", "/lib/libnccl.so.2", "aa11", "2.28.9"}};
+    rank.environment = ProcessEnvironment();
+    rank.environment->kernel = "6.1.0";
+    return std::move(literal.job);
+  };
+  for (const std::size_t count : {std::size_t{8}, JobMerger::kMaxRanksWithAddresses + 8}) {
+    JobMerger merger;
+    for (std::size_t i = 0; i < count; ++i) merger.add(node(i));
+    const JobSnapshot job = merger.take();
+    REQUIRE(job.ranks.size() == count);
+    const RankSnapshot &first = job.ranks[0], &last = job.ranks[count - 2 - (count % 2)];
+    CHECK(first.modules.identity() == last.modules.identity());
+    CHECK(first.environment.identity() == last.environment.identity());
+    CHECK(first.threads[0].frames.identity() == last.threads[0].frames.identity());
+    CHECK(first.threads[0].syscall.identity() == last.threads[0].syscall.identity());
+    CHECK(first.threads[0].syscall.identity() != job.ranks[1].threads[0].syscall.identity());
+    CHECK(first.threads[0].variables.identity() == job.ranks[3].threads[0].variables.identity());
+    CHECK(first.threads[0].variables.identity() != job.ranks[1].threads[0].variables.identity());
+    for (const std::size_t i : {std::size_t{1}, count - 1}) {
+      const ThreadSnapshot &as_merged = job.ranks[i].threads[0], as_seen = node(i).ranks[0].threads[0];
+      CHECK(as_merged.frames.size() == as_seen.frames.size());
+      CHECK(as_merged.syscall == as_seen.syscall);
+      CHECK(as_merged.variables == as_seen.variables);
+    }
+  }
 }
 
 TEST_CASE("merging: frames do not grow with the ranks of a very large job") {

@@ -62,7 +62,7 @@ class Copies {
       if (rank.world_size) rank.world_size = world_ + count_;
       rank.local_world_size.reset();
       for (ThreadSnapshot& thread : rank.threads)
-        for (FrameVariables& variables : thread.variables)
+        for (FrameVariables& variables : thread.variables.edit())
           if (variables.group) join(variables.group->ranks);
     }
   }
@@ -173,7 +173,7 @@ constexpr Lack kLacks[] = {
          thread.state = 'D';
          thread.stack_end = StackEnd::kMemoryUnavailable;
          thread.syscall = SyscallInfo{.name = "ioctl", .number = 16, .fd = 31, .fd_target = "/dev/nvidiactl"};
-         std::erase_if(thread.frames, [&](FrameId id) { return job.frames[id].kind == FrameKind::kNative; });
+         std::erase_if(thread.frames.edit(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kNative; });
          thread.variables.clear();
        }
      }},

@@ -440,7 +440,7 @@ TEST_CASE("every thread in full") {
   LiteralJob literal = eight_ranks();
   literal.child(102, {libc("poll")});
   RankSnapshot& rank = literal.job.ranks[2];
-  rank.threads[0].kernel_stack = {"pipe_read+0x1"};
+  rank.threads[0].kernel_place = KernelPlace{"", {"pipe_read+0x1"}};
   rank.threads[0].omitted = OmittedFrames{1, 19000};
   rank.threads[0].state = 'D';
   TextOptions options;
@@ -490,8 +490,7 @@ TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") 
     rank.threads[0].name = evil;
     rank.threads[0].handles = HandledException{evil, evil, {}, {}, {}};
     rank.threads[0].handles->chain = {{ExceptionLink::kCause, evil, evil}};
-    rank.threads[0].wchan = evil;
-    rank.threads[0].kernel_stack = {evil};
+    rank.threads[0].kernel_place = KernelPlace{evil, {evil}};
     rank.threads[0].syscall = call(evil, 3, evil);
     literal.thread(rank, 50 + r, evil, {native, frame});
   }

@@ -1,0 +1,121 @@
+#include "report/shared_parts.h"
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+namespace rankstacks::report {
+namespace {
+
+class Hash {
+ public:
+  template <class T>
+  Hash& add(const T& value) {
+    sum_ ^= std::hash<T>()(value) + 0x9e3779b97f4a7c15u + (sum_ << 6) + (sum_ >> 2);
+    return *this;
+  }
+  std::size_t sum() const { return sum_; }
+
+ private:
+  std::size_t sum_ = 0;
+};
+
+// A hash may leave out what seldom differs alone.
+std::size_t hash_of(const std::vector<FrameId>& frames) {
+  Hash hash;
+  for (const FrameId id : frames) hash.add(id);
+  return hash.sum();
+}
+
+std::size_t hash_of(const std::vector<FrameVariables>& all) {
+  Hash hash;
+  for (const FrameVariables& variables : all) {
+    hash.add(variables.frame).add(variables.loops);
+    for (const auto& [name, value] : variables.numbers) hash.add(name).add(value);
+    if (variables.group) hash.add(variables.group->name);
+  }
+  return hash.sum();
+}
+
+std::size_t hash_of(const SyscallInfo& call) {
+  Hash hash;
+  hash.add(call.number).add(call.fd).add(call.fd_target).add(call.other_host);
+  for (const OtherEnd& end : call.others) hash.add(end.pid);
+  return hash.sum();
+}
+
+std::size_t hash_of(const std::vector<LoadedModule>& modules) {
+  Hash hash;
+  for (const LoadedModule& module : modules) hash.add(module.path).add(module.build_id);
+  return hash.sum();
+}
+
+std::size_t hash_of(const ProcessEnvironment& environment) {
+  Hash hash;
+  hash.add(environment.kernel);
+  for (const auto& [name, value] : environment.variables) hash.add(name).add(value);
+  return hash.sum();
+}
+
+// `Part` is a Boxed or a SharedList.
+template <class Part>
+class Pool {
+ public:
+  void share(Part& part) {
+    const Part& whole = part;
+    if (whole.identity() == nullptr) return;
+    const std::size_t hash = of(whole);
+    const auto [begin, end] = parts_.equal_range(hash);
+    for (auto it = begin; it != end; ++it)
+      if (it->second == whole) {
+        ++shared_;
+        part = it->second;
+        return;
+      }
+    // Where hardly any are alike, such as calls on sockets of their own, remembering more of them saves nothing.
+    if (parts_.size() < kTried || parts_.size() < shared_) parts_.emplace(hash, whole);
+  }
+
+ private:
+  static constexpr std::size_t kTried = 65536;
+
+  template <class T>
+  static std::size_t of(const Boxed<T>& part) {
+    return hash_of(*part);
+  }
+  template <class T>
+  static std::size_t of(const SharedList<T>& part) {
+    return hash_of(part.get());
+  }
+
+  std::unordered_multimap<std::size_t, Part> parts_;
+  std::size_t shared_ = 0;
+};
+
+}  // namespace
+
+struct SharedParts::State {
+  Pool<SharedList<FrameId>> frames;
+  Pool<SharedList<FrameVariables>> variables;
+  Pool<Boxed<SyscallInfo>> syscalls;
+  Pool<SharedList<LoadedModule>> modules;
+  Pool<Boxed<ProcessEnvironment>> environments;
+};
+
+SharedParts::SharedParts() : state_(std::make_unique<State>()) {}
+SharedParts::~SharedParts() = default;
+
+void SharedParts::forget() { *state_ = {}; }
+
+void SharedParts::share(RankSnapshot& rank) {
+  state_->modules.share(rank.modules);
+  state_->environments.share(rank.environment);
+  for (ThreadSnapshot& thread : rank.threads) {
+    state_->frames.share(thread.frames);
+    state_->variables.share(thread.variables);
+    state_->syscalls.share(thread.syscall);
+  }
+}
+
+}  // namespace rankstacks::report
