@@ -70,6 +70,15 @@ TEST_CASE("a rank that differs within its stage") {
   }
 }
 
+TEST_CASE("a class that is odd in one stage says nothing of the other classes of the next") {
+  // Rank 0 is where most of stage 1 are, and rank 7 is where nobody else is.
+  std::map<int, Stack> stacks;
+  for (int r = 0; r < 8; ++r) stacks[r] = in_main(r == 0 || (r >= 4 && r < 7) ? 10 : r == 7 ? 30 : 20);
+  std::map<std::vector<std::size_t>, bool> odd;
+  for (const Cluster& c : analyze(grid(stacks).job).clusters) odd[c.ranks] = c.odd;
+  CHECK(odd == std::map<std::vector<std::size_t>, bool>{{{0, 4, 5, 6}, true}, {{1, 2, 3}, false}, {{7}, true}});
+}
+
 TEST_CASE("stages that differ by design") {
   std::map<int, Stack> stacks;
   SECTION("alike within each: nobody is accused, and it is said why") {
