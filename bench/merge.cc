@@ -1,10 +1,11 @@
 // Measures what the answers of many nodes cost the machine that asks them, on a saved report that is multiplied.
 //
-//     zcat fixtures/nccl/data-loader.json.gz | build/bench_merge [NODES] [RANKS] [THREADS]
+//     zcat fixtures/nccl/data-loader.json.gz | build/bench_merge [NODES] [RANKS] [THREADS] [STACKS]
 //
 // Makes an answer as each of NODES (512) has it, with RANKS (8) of THREADS (30), reads and merges all of them on one
-// core as `rankstacks job` does, and analyses them. Addresses differ from rank to rank, as in a real job. Answers of
-// the same node as JSON text are read as well, 64 of them, for comparison.
+// core as `rankstacks job` does, and analyses them. Addresses differ from rank to rank, as in a real job. With STACKS
+// there are about so many different ones: the threads of a rank are called from other functions of the report than those
+// of other ranks. Answers of the same node as JSON text are read as well, 64 of them, for comparison.
 #include <sys/resource.h>
 
 #include <fmt/format.h>
@@ -30,8 +31,19 @@ constexpr std::size_t kTexts = 64;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// Another way for thread `t` to come to where it is: two callers, one of `ways`, of the frames of the report.
+void add_callers(ThreadSnapshot& thread, std::size_t t, std::size_t rank, std::size_t ways, const FrameTable& of,
+                 FrameTable& frames) {
+  // Ranks that follow one another differ, and each way is taken by about as many.
+  const std::size_t way = rank * 2654435761u % ways;
+  if (ways < 2 || of.size() < 2) return;
+  for (const std::size_t which : {way % of.size(), (way / of.size() + t) % of.size()})
+    thread.frames.push_back(frames.intern(of[static_cast<FrameId>(which)]));
+}
+
 // The job's ranks, in one report for each node.
-JobSnapshot node_of(const JobSnapshot& ranks, std::size_t node, std::size_t world) {
+JobSnapshot node_of(const JobSnapshot& ranks, std::size_t node, std::size_t world, std::size_t ways,
+                    const FrameTable& callers) {
   JobSnapshot job = ranks;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     RankSnapshot& rank = job.ranks[r];
@@ -47,6 +59,9 @@ JobSnapshot node_of(const JobSnapshot& ranks, std::size_t node, std::size_t worl
         if (frame.kind == FrameKind::kNative) frame.address += (node * job.ranks.size() + r) << 12;
         id = frames.intern(std::move(frame));
       });
+  for (std::size_t r = 0; r < job.ranks.size(); ++r)
+    for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t)
+      add_callers(job.ranks[r].threads[t], t, node * job.ranks.size() + r, ways, callers, frames);
   job.frames = std::move(frames);
   return job;
 }
@@ -58,7 +73,8 @@ std::string number_at(int argc, char** argv, int at, const char* otherwise) { re
 int main(int argc, char** argv) {
   const std::size_t nodes = std::strtoul(number_at(argc, argv, 1, "512").c_str(), nullptr, 10),
                     ranks = std::strtoul(number_at(argc, argv, 2, "8").c_str(), nullptr, 10),
-                    threads = std::strtoul(number_at(argc, argv, 3, "30").c_str(), nullptr, 10);
+                    threads = std::strtoul(number_at(argc, argv, 3, "30").c_str(), nullptr, 10),
+                    stacks = std::strtoul(number_at(argc, argv, 4, "0").c_str(), nullptr, 10);
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
   const auto seed = report::read_json_report(text, "stdin");
   if (!seed || nodes == 0 || ranks == 0 || threads == 0 ||
@@ -71,11 +87,11 @@ int main(int argc, char** argv) {
   std::vector<std::string> answers, texts;
   std::size_t bytes = 0;
   for (std::size_t node = 0; node < nodes; ++node) {
-    const JobSnapshot many = testing::many_ranks(
+    JobSnapshot many = testing::many_ranks(
         *seed, ranks, threads, node == 0 ? std::optional<std::size_t>() : std::optional<std::size_t>(0));
-    JobSnapshot one = node_of(many, node, nodes * ranks);
     if (node != 0)
-      for (RankSnapshot& rank : one.ranks) rank.threads = one.ranks.front().threads;
+      for (RankSnapshot& rank : many.ranks) rank.threads = many.ranks.front().threads;
+    JobSnapshot one = node_of(many, node, nodes * ranks, stacks / threads, seed->frames);
     std::string json = report::json_report(one, analyzers::analyze(one));
     if (texts.size() < kTexts) texts.push_back(json);
     answers.push_back(*report::pack(report::as_compact_form(std::move(json), report::kMaxReportDepth),

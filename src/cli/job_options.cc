@@ -11,6 +11,8 @@
 namespace rankstacks::cli {
 namespace {
 
+constexpr long long kYear9999 = 253'402'300'799'000;  // in ms; a time_point holds later ones only for some clocks
+
 CLI::Validator one_word() {
   return {[](std::string& word) {
             return word.empty() || word.front() == '-' ? fmt::format("expected a name, found \"{}\"", word)
@@ -104,6 +106,8 @@ void JobCommand::add_to(CLI::App& command) {
       ->type_name("SECONDS")
       ->check(a_number())
       ->check(CLI::Range(0.0, 8.0));
+  job_->add_flag("--for-gateway", options_.for_gateway)->group("");
+  job_->add_option("--start-at", start_at_)->group("")->check(CLI::Range(0LL, kYear9999));
   job_->add_flag("--print", options_.print, "show the exact commands, and do nothing");
   job_->add_flag("--no-copy", no_copy_, "do not copy the tool to nodes that have none, or another build");
   add_attach();
@@ -171,6 +175,8 @@ JobOptions JobCommand::take() {
   options_.copies = !no_copy_;
   if (job_->count("--start-in") > 0)
     options_.start_in = std::chrono::duration_cast<std::chrono::milliseconds>(of_seconds(start_in_));
+  if (job_->count("--start-at") > 0)
+    options_.start_at = std::chrono::system_clock::time_point(std::chrono::milliseconds(start_at_));
   if (!options_.selector.empty() && options_.space.empty()) options_.space = "default";
   if (core_->parsed()) options_.action = NodeAction::kCore, options_.node_words = words_of(*core_);
   else if (doctor_->parsed()) options_.action = NodeAction::kDoctor, options_.node_words = words_of(*doctor_);

@@ -26,6 +26,8 @@ struct JobOptions {
   std::chrono::seconds node_limit{45}, connect{10};
   bool print = false, copies = true;
   std::optional<std::chrono::milliseconds> start_in;  // by default it depends on the number of nodes
+  bool for_gateway = false;                           // --for-gateway: it is `rankstacks job` that reads the answer
+  std::optional<std::chrono::system_clock::time_point> start_at;  // --start-at, of a gateway
   NodeAction action = NodeAction::kAttach;
   std::vector<std::string> node_words;  // the tool's arguments on each node, without those of the report
 };
@@ -48,6 +50,7 @@ class JobCommand {
   int node_limit_ = 45, connect_ = 10, fanout_ = 64;
   bool no_copy_ = false;
   double start_in_ = 0;
+  long long start_at_ = 0;
   // Of the actions: what was given is passed on as it is.
   std::string job_name_, samples_, interval_, max_wait_, stop_, unwinder_, exe_, sysroot_, doctor_job_;
   std::vector<std::string> cores_, search_, records_;

@@ -159,13 +159,52 @@ std::vector<std::string> words_for_nodes(const Options& options) {
   return words;
 }
 
+// Of `rankstacks job` on a gateway. An engine that its nodes do not have is no reason to give up, but options are those
+// of one engine.
+std::vector<std::string> words_for_gateways(const Options& options) {
+  const JobOptions& job = options.job;
+  std::vector<std::string> words = {
+      "--for-gateway", "--format=json", fmt::format("--node-timeout={}", job.node_limit.count()),
+      fmt::format("--connect-timeout={}", job.connect.count()), fmt::format("--fanout={}", job.fanout)};
+  if (!job.copies) words.emplace_back("--no-copy");
+  if (options.with_secrets) words.emplace_back("--with-secrets");
+  const std::vector<std::string> passed_on = nodes::without_topology(job.engine_options);
+  if (!passed_on.empty()) words.emplace_back("--via=clush");
+  for (const std::string& option : passed_on) words.push_back("--engine-option=" + option);
+  // The action, without --for-node.
+  words.push_back(job.node_words.front());
+  words.insert(words.end(), job.node_words.begin() + 2, job.node_words.end());
+  return words;
+}
+
+// What clush's topology.conf says of the way to the nodes. One that only clush can read is left to it: its gateways
+// then pass on what the nodes print.
+nodes::Tree tree_to(const Options& options, const std::vector<std::string>& hosts) {
+  char own[256] = {};
+  if (gethostname(own, sizeof own - 1) != 0) return {};
+  const std::vector<std::string> paths = nodes::topology_files(options.job.engine_options);
+  const auto texts =
+      read_files(paths, options.capture.timeout, [](const std::string& path) { return report::read_rules_file(path); });
+  for (std::size_t p = paths.size(); p-- > 0;) {
+    if (!texts[p]) continue;
+    const auto routes = nodes::parse_topology(*texts[p], paths[p]);
+    const std::string_view name = own;
+    return routes ? nodes::tree_from(std::string(name.substr(0, name.find('.'))), *routes, hosts) : nodes::Tree();
+  }
+  return {};
+}
+
 // Ranks that run are seen at one moment. A node that is alone need not wait for others, and cores do not run.
-std::chrono::milliseconds start_delay(const JobOptions& job, std::size_t nodes) {
+std::chrono::milliseconds start_delay(const JobOptions& job, const nodes::NodeQuestion& question) {
   using std::chrono::milliseconds;
-  if (job.action != NodeAction::kAttach || nodes < 2) return milliseconds(0);
+  if (job.action != NodeAction::kAttach || (question.hosts.size() < 2 && !job.for_gateway)) return milliseconds(0);
   if (job.start_in) return *job.start_in;
-  constexpr milliseconds kOfAnEngine{1000}, kOfANode{10}, kLongest{5000};
-  return std::min<milliseconds>(kOfAnEngine + kOfANode * nodes, kLongest);
+  constexpr milliseconds kOfAnEngine{1000}, kOfANode{10}, kLongest{5000}, kOfALevel{1500};
+  std::size_t most = question.hosts.size();  // that one machine asks
+  for (const nodes::Branch& branch : question.tree.branches) most -= branch.behind.size();
+  for (const nodes::Branch& branch : question.tree.branches)
+    most = std::max(most, branch.behind.size() / branch.gateways.size());
+  return std::min<milliseconds>(kOfAnEngine + kOfANode * most, kLongest) + kOfALevel * question.tree.levels;
 }
 
 nodes::NodeQuestion question_for(const Options& options, const Part& part, Engine engine,
@@ -188,7 +227,12 @@ nodes::NodeQuestion question_for(const Options& options, const Part& part, Engin
   question.hosts = part.hosts;
   question.words = words_for_nodes(options);
   question.copies = job.copies;
-  question.start_in = start_delay(job, part.hosts.size());
+  if (engine == Engine::kClush && job.action != NodeAction::kDoctor) {
+    question.tree = tree_to(options, part.hosts);
+    question.gateway_words = words_for_gateways(options);
+  }
+  question.start_in = start_delay(job, question);
+  question.start_at = job.start_at;
   return question;
 }
 
@@ -258,7 +302,7 @@ std::optional<JobSnapshot> take_job_of_nodes(const Options& options, std::ostrea
     status = write_doctor(options, std::move(answers), out, err);
     return std::nullopt;
   }
-  JobSnapshot job = nodes::join_answers(std::move(answers));
+  JobSnapshot job = nodes::join_answers(std::move(answers), options.job.for_gateway);
   job.tool_version = RANKSTACKS_VERSION;
   if (job.captured_at.empty())
     job.captured_at = captured_at_text(std::chrono::system_clock::now());  // no rank was read

@@ -26,6 +26,7 @@ namespace rankstacks::nodes {
 namespace {
 
 constexpr std::size_t kMaxSaid = 65536;
+constexpr std::size_t kMaxReason = 512;
 
 std::string own_name() {
   if (const char* slurm = std::getenv("SLURMD_NODENAME"); slurm != nullptr && *slurm != 0 && !std::strchr(slurm, ' '))
@@ -106,6 +107,7 @@ void wait_for_start(std::chrono::system_clock::time_point start) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   print(
       answer_line(prefix, fmt::format("hello {}", std::chrono::duration_cast<std::chrono::milliseconds>(now).count())));
+  const bool is_gateway = !words.empty() && words.front() == "job";
   words.insert(words.begin(), "/proc/self/exe");
   wait_for_start(std::chrono::system_clock::time_point(start));
   NodeReply reply;
@@ -124,6 +126,12 @@ void wait_for_start(std::chrono::system_clock::time_point start) {
   if (unread) _exit(1);
   if (!whole) {
     print(answer_line(prefix, fmt::format("fault timeout the tool has not ended within {} s", limit.count())));
+    _exit(0);
+  }
+  // The nodes behind a gateway without a report are to be asked otherwise.
+  if (is_gateway && reply.report.empty()) {
+    const std::string_view said = std::string_view(reply.said).substr(0, reply.said.find('\n'));
+    print(answer_line(prefix, fmt::format("fault cannot-run {}", said.substr(0, kMaxReason))));
     _exit(0);
   }
   reply.report = report::as_compact_form(std::move(reply.report), report::kMaxReportDepth);

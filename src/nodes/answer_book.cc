@@ -16,10 +16,8 @@ namespace {
 
 using std::chrono::system_clock;
 
-constexpr std::size_t kMaxSaid = 512;
 constexpr std::size_t kNone = SIZE_MAX;
 constexpr std::size_t kMaxExtraNodes = 65536;
-constexpr double kToleratedMs = 50;  // between the clocks of two nodes
 
 std::string_view short_name(std::string_view name) { return name.substr(0, name.find('.')); }
 
@@ -28,7 +26,7 @@ std::string trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlank);
   if (first == std::string_view::npos) return "";
   text = text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-  return std::string(text.substr(0, kMaxSaid));
+  return std::string(text.substr(0, AnswerBook::kMaxSaid));
 }
 
 // The host of a prefix "node-1: ", as clush and pdsh write it.
@@ -98,6 +96,13 @@ std::size_t AnswerBook::page_for(const std::vector<std::size_t>& asked, const An
   return pages_.size() - 1;
 }
 
+std::size_t AnswerBook::add_page(const std::string& name) {
+  NodePage& page = pages_.emplace_back();
+  page.node.name = name;
+  page.node.engine = pages_.front().node.engine;
+  return pages_.size() - 1;
+}
+
 void AnswerBook::take_answer(NodePage& page, AnswerLine line, system_clock::time_point started) {
   switch (line.kind) {
     case AnswerKind::kHello: {
@@ -109,7 +114,7 @@ void AnswerBook::take_answer(NodePage& page, AnswerLine line, system_clock::time
       page.node.clock_offset_ms = static_cast<double>(line.clock_ms) - (before + now) / 2;
       page.node.clock_error_ms = (now - before) / 2;
       // If the clocks differ, what the node's says of the start is not when the others began.
-      if (start_ && std::abs(*page.node.clock_offset_ms) <= *page.node.clock_error_ms + kToleratedMs)
+      if (start_ && std::abs(*page.node.clock_offset_ms) <= *page.node.clock_error_ms + kToleratedClockMs)
         page.node.late_ms = std::max(static_cast<double>(line.clock_ms) - ms(*start_), 0.0);
       return;
     }

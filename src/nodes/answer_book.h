@@ -14,6 +14,8 @@
 
 namespace rankstacks::nodes {
 
+inline constexpr double kToleratedClockMs = 50;  // between the clocks of two nodes
+
 // Everything that one node and its engine have said.
 struct NodePage {
   NodeSnapshot node;
@@ -26,12 +28,15 @@ struct NodePage {
 class AnswerBook {
  public:
   static constexpr std::size_t kMaxSaidLines = 64;
+  static constexpr std::size_t kMaxSaid = 512;  // bytes of NodeSnapshot::said
 
   AnswerBook(const std::vector<std::string>& hosts, std::string nonce, std::string engine);
 
   std::vector<NodePage>& pages() { return pages_; }  // the hosts first; then nodes that are none of them
   const std::vector<NodePage>& pages() const { return pages_; }
   std::size_t page_of_host(const std::string& host) const { return by_name_.at(host); }
+  // A page for a call of its own, which no line finds by its name.
+  std::size_t add_page(const std::string& name);
 
   // When the nodes that are asked from now on are to begin, by their clocks; std::nullopt: when they are ready.
   void set_start(std::optional<std::chrono::system_clock::time_point> start) { start_ = start; }

@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <iterator>
+#include <map>
+#include <numeric>
 #include <random>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/file_descriptor.h"
 #include "nodes/answer_book.h"
+#include "nodes/gateways.h"
 #include "report/packed.h"
 
 namespace rankstacks::nodes {
@@ -50,10 +56,23 @@ std::vector<std::vector<std::size_t>> groups_of(const std::vector<std::size_t>& 
 
 // When nodes that are asked now begin. To take the tool along takes longer.
 std::optional<system_clock::time_point> start_of(const NodeQuestion& question, bool copying) {
+  if (question.start_at && !copying) return question.start_at;
   if (question.start_in.count() == 0) return std::nullopt;
   constexpr std::chrono::seconds kToCopy{1};
   const std::chrono::milliseconds delay = question.start_in + (copying ? kToCopy : std::chrono::seconds(0));
   return system_clock::now() + std::min<std::chrono::milliseconds>(delay, kMaxStartDelay);
+}
+
+// `limit`: of what the gateway runs. It asks at once; the nodes behind it wait for the common start.
+std::vector<std::string> gateway_call(const NodeQuestion& question, const ToolFile& tool, const std::string& nonce,
+                                      const std::string& gateway, const std::vector<std::string>& behind,
+                                      std::chrono::seconds limit, std::optional<system_clock::time_point> start,
+                                      bool copying) {
+  EngineSettings engine = question.engine;
+  engine.node_limit = limit + kMarginOfGateway;
+  const NodeTask task{nonce, engine.node_limit, std::nullopt,
+                      words_of_gateway(question.gateway_words, behind, limit, start)};
+  return engine_call(engine, {gateway}, copying ? copy_and_run(tool, task) : find_and_run(tool, task), copying);
 }
 
 class Asking : public CallListener {
@@ -67,20 +86,26 @@ class Asking : public CallListener {
         book_(question.hosts, nonce_, std::string(known::rule_of(question.engine.engine).name)) {}
 
   std::vector<NodeAnswer> run() {
-    std::vector<std::size_t> all;
-    for (std::size_t page = 0; page < question_.hosts.size(); ++page) all.push_back(page);
     EngineSettings engine = question_.engine;
     const known::Calls calls = known::rule_of(engine.engine).calls;
+    relay_of_.assign(question_.hosts.size(), kNone);
+    const std::vector<std::vector<std::size_t>> relayed = add_relays();
+    std::vector<std::size_t> direct;
+    for (std::size_t page = 0; page < question_.hosts.size(); ++page)
+      if (relay_of_[page] == kNone) direct.push_back(page);
+    std::vector<std::vector<std::size_t>> groups = groups_of(direct, calls);
     if (known::asks_once(engine.engine)) {
-      ask(engine, groups_of(all, calls), first_input());
+      ask(engine, groups, first_input());
       return answers();
     }
-    ask(engine, groups_of(all, calls), nullptr);
-    if (calls == known::Calls::kOneForAll && all.size() > 1 && nobody_answered() && goes_on()) {
-      for (const std::size_t page : all) book_.forget(page);
-      ask(engine, groups_of(all, known::Calls::kOneForEach), nullptr);
+    groups.insert(groups.end(), relayed.begin(), relayed.end());
+    ask(engine, groups, nullptr);
+    if (calls == known::Calls::kOneForAll && direct.size() > 1 && nobody_answered() && goes_on()) {
+      for (const std::size_t page : direct) book_.forget(page);
+      ask(engine, groups_of(direct, known::Calls::kOneForEach), nullptr);
     }
-    copy_where_needed(engine);
+    copy_where_needed(engine, all_pages());
+    ask_past_dead_gateways(engine);
     return answers();
   }
 
@@ -95,6 +120,80 @@ class Asking : public CallListener {
   }
 
  private:
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  std::vector<std::size_t> all_pages() const {
+    std::vector<std::size_t> pages(book_.pages().size());
+    std::iota(pages.begin(), pages.end(), std::size_t{0});
+    return pages;
+  }
+
+  // A group of one page for each.
+  std::vector<std::vector<std::size_t>> add_pages_of(std::vector<Relay> relays) {
+    std::vector<std::vector<std::size_t>> groups;
+    for (Relay& relay : relays) {
+      const std::size_t page = book_.add_page(relay.host);
+      for (const std::size_t behind : relay.behind) relay_of_[behind] = page;
+      relays_.emplace(page, std::move(relay));
+      groups.push_back({page});
+    }
+    return groups;
+  }
+
+  std::vector<std::vector<std::size_t>> add_relays() {
+    std::vector<Relay> relays;
+    for (std::size_t b = 0; b < question_.tree.branches.size(); ++b) {
+      const Branch& branch = question_.tree.branches[b];
+      std::vector<std::size_t> behind;
+      for (const std::string& host : branch.behind) behind.push_back(book_.page_of_host(host));
+      std::vector<Relay> shared = share(b, branch.gateways, behind);
+      std::move(shared.begin(), shared.end(), std::back_inserter(relays));
+    }
+    return add_pages_of(std::move(relays));
+  }
+
+  bool has_answer(std::size_t page) const {
+    const NodePage& p = book_.pages()[page];
+    return !p.has_fault && !p.lacks_tool && p.answer.has_ended();
+  }
+
+  // Nodes whose gateway has not answered are asked through another one that has; where there is none, by ssh.
+  void ask_past_dead_gateways(const EngineSettings& engine) {
+    while (goes_on()) {
+      std::set<std::string> alive, dead;
+      for (const auto& [page, relay] : relays_) (has_answer(page) ? alive : dead).insert(relay.host);
+      std::map<std::size_t, std::vector<std::size_t>> orphans;  // by branch
+      for (std::size_t page = 0; page < relay_of_.size(); ++page)
+        if (relay_of_[page] != kNone && !has_answer(relay_of_[page]))
+          orphans[relays_.at(relay_of_[page]).branch].push_back(page);
+      std::vector<std::size_t> alone;
+      std::vector<Relay> again;
+      for (const auto& [branch, pages] : orphans) {
+        std::vector<std::string> gateways = question_.tree.branches[branch].gateways;
+        std::erase_if(gateways, [&](const std::string& host) { return !alive.contains(host) || dead.contains(host); });
+        std::vector<Relay> shared = share(branch, gateways, pages);
+        if (shared.empty()) alone.insert(alone.end(), pages.begin(), pages.end());
+        std::move(shared.begin(), shared.end(), std::back_inserter(again));
+      }
+      if (again.empty()) return ask_alone(alone);
+      ask(engine, add_pages_of(std::move(again)), nullptr);
+      copy_where_needed(engine, all_pages());
+    }
+  }
+
+  void ask_alone(const std::vector<std::size_t>& pages) {
+    if (pages.empty()) return;
+    EngineSettings ssh = question_.engine;
+    ssh.engine = known::Engine::kSsh;
+    ssh.options.clear();
+    for (const std::size_t page : pages) {
+      book_.pages()[page].node.engine = known::rule_of(ssh.engine).name;
+      alone_.insert(page);
+    }
+    ask(ssh, groups_of(pages, known::Calls::kOneForEach), nullptr);
+    copy_where_needed(ssh, pages);
+  }
+
   bool goes_on() const { return !interrupts_.have_come() && !deadline_.passed(); }
 
   bool nobody_answered() const {
@@ -117,15 +216,28 @@ class Asking : public CallListener {
                                                          : find_and_run(tool_, task);
     std::vector<Call> calls;
     for (const std::vector<std::size_t>& pages : asked_) {
+      if (const auto relay = relays_.find(pages.front()); relay != relays_.end()) {
+        calls.push_back(call_of(relay->second, start, packed_tool));
+        continue;
+      }
       std::vector<std::string> hosts;
-      for (const std::size_t page : pages) hosts.push_back(question_.hosts[page]);
+      for (const std::size_t page : pages) hosts.push_back(book_.pages()[page].node.name);
       calls.push_back({engine_call(engine, hosts, words, packed_tool != nullptr), packed_tool,
                        engine.node_limit + engine.connect + kMargin, known::asks_once(engine.engine)});
     }
     const std::vector<Outcome> outcomes = fan_out(calls, engine.fanout, deadline_, interrupts_, *this);
     for (std::size_t call = 0; call < calls.size(); ++call)
-      book_.end_call(asked_[call], outcomes[call], engine.node_limit);
+      book_.end_call(asked_[call], outcomes[call], std::chrono::duration_cast<std::chrono::seconds>(calls[call].limit));
     if (known::asks_once(engine.engine)) blame_containers();
+  }
+
+  Call call_of(const Relay& relay, std::optional<system_clock::time_point> start,
+               const std::shared_ptr<const std::string>& packed_tool) const {
+    std::vector<std::string> behind;
+    for (const std::size_t page : relay.behind) behind.push_back(book_.pages()[page].node.name);
+    const std::chrono::seconds limit = limit_of_gateway(question_.engine, deadline_);
+    return {gateway_call(question_, tool_, nonce_, relay.host, behind, limit, start, packed_tool != nullptr),
+            packed_tool, limit + question_.engine.connect + kMarginOfGateway + kMargin};
   }
 
   // A container that has not started in time says nothing of its node.
@@ -149,11 +261,12 @@ class Asking : public CallListener {
     return std::make_shared<const std::string>(fmt::format("{}\n", packed->size()) + *packed);
   }
 
-  void copy_where_needed(EngineSettings engine) {
-    std::vector<std::size_t> lacking;
-    for (std::size_t page = 0; page < question_.hosts.size(); ++page)
-      if (book_.pages()[page].lacks_tool) lacking.push_back(page);
-    if (lacking.empty() || !question_.copies || !goes_on()) return;
+  // Of `pages` those that lack it.
+  void copy_where_needed(EngineSettings engine, const std::vector<std::size_t>& pages) {
+    std::vector<std::size_t> lacking, relays;
+    for (const std::size_t page : pages)
+      if (book_.pages()[page].lacks_tool) (relays_.contains(page) ? relays : lacking).push_back(page);
+    if ((lacking.empty() && relays.empty()) || !question_.copies || !goes_on()) return;
     auto bytes = read_own_file();
     auto packed = bytes ? report::pack(*bytes, report::Packing::kGzip, "the tool") : std::move(bytes);
     if (!packed) return;
@@ -162,16 +275,43 @@ class Asking : public CallListener {
       engine.engine = known::Engine::kSsh;
       engine.options.clear();
     }
-    for (const std::size_t page : lacking) book_.forget(page);
-    ask(engine, groups_of(lacking, known::rule_of(engine.engine).calls),
-        std::make_shared<const std::string>(std::move(*packed)));
+    std::vector<std::vector<std::size_t>> groups = groups_of(lacking, known::rule_of(engine.engine).calls);
+    for (const std::size_t page : relays) groups.push_back({page});
+    for (const std::vector<std::size_t>& group : groups)
+      for (const std::size_t page : group) book_.forget(page);
+    ask(engine, std::move(groups), std::make_shared<const std::string>(std::move(*packed)));
+  }
+
+  // What is said of a node that has not answered, and its gateway neither. That this machine has no way to it does not
+  // show that it is dead.
+  void blame_gateway(std::size_t page) {
+    NodePage& silent = book_.pages()[page];
+    const NodePage& gateway = book_.pages()[relay_of_[page]];
+    const NodeFault fault = gateway.lacks_tool ? NodeFault::kCannotCopy : gateway.node.fault;
+    std::string& said = silent.node.said;
+    if (!alone_.contains(page)) silent.has_fault = true, silent.node.fault = fault;  // there was no time left
+    else if (may_be_dead(silent.node.fault)) silent.node.fault = fault;
+    said =
+        fmt::format("its gateway {}: {}{}{}", gateway.node.name,
+                    gateway.lacks_tool ? "the tool is not there" : gateway.node.said, said.empty() ? "" : "; ", said);
+    said.resize(std::min(said.size(), AnswerBook::kMaxSaid));
   }
 
   std::vector<NodeAnswer> answers() {
     std::vector<NodeAnswer> answers;
-    for (NodePage& page : book_.pages()) {
+    for (std::size_t number = 0; number < book_.pages().size(); ++number) {
+      const std::size_t relay = number < relay_of_.size() ? relay_of_[number] : kNone;
+      const bool is_relay = relays_.contains(number);
+      // Of a gateway that has not answered, the nodes behind it say it.
+      if (is_relay && !has_answer(number)) continue;
+      const bool is_behind = relay != kNone && has_answer(relay);
+      if (relay != kNone && !is_behind && !has_answer(number)) blame_gateway(number);
+      NodePage& page = book_.pages()[number];
       NodeAnswer& answer = answers.emplace_back();
+      answer.is_gateway = is_relay;
+      if (is_behind) answer.gateway = book_.pages()[relay].node.name;
       answer.node = std::move(page.node);
+      if (is_behind) continue;
       if (page.lacks_tool) {
         answer.node.fault = NodeFault::kCannotCopy;
         answer.node.said = "the tool is not there";
@@ -190,6 +330,9 @@ class Asking : public CallListener {
   std::string nonce_;
   AnswerBook book_;
   std::vector<std::vector<std::size_t>> asked_;  // by call: pages
+  std::map<std::size_t, Relay> relays_;          // by page
+  std::vector<std::size_t> relay_of_;  // by page of a host: the page of the gateway that was asked for it last
+  std::set<std::size_t> alone_;        // pages that were asked without their gateway
   known::Engine asking_ = known::Engine::kSsh;
   std::vector<system_clock::time_point> started_;
 };
@@ -229,11 +372,26 @@ PlannedCalls plan_calls(const NodeQuestion& question, const ToolFile& tool) {
     if (copying && !known::rule_of(engine.engine).gives_input) engine.engine = known::Engine::kSsh;
     const std::vector<std::string> words = copying ? copy_and_run(tool, task) : find_and_run(tool, task);
     auto& calls = copying ? planned.copying : planned.first;
+    std::set<std::string> behind;
+    for (const Branch& branch : question.tree.branches) behind.insert(branch.behind.begin(), branch.behind.end());
+    std::vector<std::string> direct;
+    for (const std::string& host : question.hosts)
+      if (!behind.contains(host)) direct.push_back(host);
     if (known::rule_of(engine.engine).calls == known::Calls::kOneForAll) {
-      calls.push_back(engine_call(engine, question.hosts, words, copying));
-      continue;
+      if (!direct.empty()) calls.push_back(engine_call(engine, direct, words, copying));
+    } else {
+      for (const std::string& host : direct) calls.push_back(engine_call(engine, {host}, words, copying));
     }
-    for (const std::string& host : question.hosts) calls.push_back(engine_call(engine, {host}, words, copying));
+    for (const Branch& branch : question.tree.branches) {
+      std::vector<std::size_t> places(branch.behind.size());
+      std::iota(places.begin(), places.end(), std::size_t{0});
+      for (const Relay& relay : share(0, branch.gateways, places)) {
+        std::vector<std::string> of_gateway;
+        for (const std::size_t place : relay.behind) of_gateway.push_back(branch.behind[place]);
+        calls.push_back(gateway_call(question, tool, task.nonce, relay.host, of_gateway,
+                                     limit_of_gateway(engine, Deadline::never()), task.start_at, copying));
+      }
+    }
   }
   return planned;
 }

@@ -1,8 +1,13 @@
 #include "nodes/join_answers.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
 #include <set>
+#include <utility>
 
+#include "nodes/answer_book.h"
 #include "report/report.h"
 
 namespace rankstacks::nodes {
@@ -57,16 +62,21 @@ struct Numbering {
   int world = 0, block = 0;            // the ranks of the job; the most of one node
   bool one_world = true;
 
-  void add(const std::vector<RankSnapshot>& of_node) {
-    std::vector<int>& numbers = seen.emplace_back();
-    for (const RankSnapshot& rank : of_node) {
+  // Returns the numbers of these ranks.
+  std::vector<int> look_at(const std::vector<RankSnapshot>& ranks) {
+    std::vector<int> numbers;
+    for (const RankSnapshot& rank : ranks) {
       if (rank.kind != RankKind::kRank || !rank.rank || !rank.world_size) continue;
       one_world = one_world && (world == 0 || world == *rank.world_size) && *rank.rank < *rank.world_size;
       world = *rank.world_size;
       block = std::max(block, std::min(rank.local_world_size.value_or(0), world));
       numbers.push_back(*rank.rank);
     }
+    return numbers;
+  }
+  void add_node(std::vector<int> numbers) {
     block = std::max(block, static_cast<int>(std::set<int>(numbers.begin(), numbers.end()).size()));
+    seen.push_back(std::move(numbers));
   }
 };
 
@@ -94,6 +104,36 @@ void read_reply(const NodeReply& reply, NodeSnapshot& node, JobSnapshot& into) {
     return;
   }
   into = std::move(*job);
+}
+
+JobSnapshot read_answer(NodeAnswer& answer) {
+  JobSnapshot job;
+  if (const std::optional<NodeReply> reply = take_reply(answer)) read_reply(*reply, answer.node, job);
+  return job;
+}
+
+// A gateway says how far the clock of `node` is from its own.
+void place_clock(const NodeSnapshot& gateway, NodeSnapshot& node) {
+  if (!gateway.clock_offset_ms || !gateway.clock_error_ms || !node.clock_offset_ms || !node.clock_error_ms) {
+    node.clock_offset_ms = node.clock_error_ms = node.late_ms = std::nullopt;
+    return;
+  }
+  if (std::abs(*gateway.clock_offset_ms) > *gateway.clock_error_ms + kToleratedClockMs) node.late_ms.reset();
+  *node.clock_offset_ms += *gateway.clock_offset_ms;
+  *node.clock_error_ms += *gateway.clock_error_ms;
+}
+
+// What the gateways say of it; its `ranks` are those that it has shown.
+NodeSnapshot node_behind(NodeAnswer& answer, std::map<std::string, NodeSnapshot, std::less<>>& behind_gateways) {
+  if (const auto it = behind_gateways.find(answer.node.name); it != behind_gateways.end()) {
+    NodeSnapshot node = std::move(it->second);
+    node.name = answer.node.name;
+    if (node.fault != NodeFault::kNone) node.ranks.clear();
+    return node;
+  }
+  answer.node.fault = NodeFault::kMalformed;
+  answer.node.said = "its gateway " + answer.gateway + " says nothing of it";
+  return std::move(answer.node);
 }
 
 void assign_to(bool (*is_silent)(const NodeSnapshot&), std::vector<NodeSnapshot>& nodes,
@@ -138,19 +178,40 @@ void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std
   }
 }
 
-JobSnapshot join_answers(std::vector<NodeAnswer> answers) {
+JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway) {
   report::JobMerger merger;
-  std::vector<NodeSnapshot> nodes;
   Numbering numbering;
+  // Those behind a gateway first: what it says of each is in its answer, the ranks that the node has shown included.
+  std::map<std::string, NodeSnapshot, std::less<>> behind_gateways;
   for (NodeAnswer& answer : answers) {
-    const std::optional<NodeReply> reply = take_reply(answer);
-    nodes.push_back(std::move(answer.node));
-    JobSnapshot job;
-    if (reply) read_reply(*reply, nodes.back(), job);
-    numbering.add(job.ranks);
+    if (!answer.is_gateway) continue;
+    JobSnapshot job = read_answer(answer);
+    for (NodeSnapshot& node : job.nodes) {
+      place_clock(answer.node, node);
+      std::string name = node.name;
+      behind_gateways.try_emplace(std::move(name), std::move(node));
+    }
+    numbering.look_at(job.ranks);
     if (!job.ranks.empty()) merger.add(std::move(job));
   }
-  if (numbering.one_world) assign_silent_ranks(nodes, numbering.seen, numbering.world, numbering.block);
+  std::vector<NodeSnapshot> nodes;
+  for (NodeAnswer& answer : answers) {
+    if (answer.is_gateway) continue;
+    if (!answer.gateway.empty()) {
+      nodes.push_back(node_behind(answer, behind_gateways));
+      numbering.add_node(std::exchange(nodes.back().ranks, {}));
+      continue;
+    }
+    JobSnapshot job = read_answer(answer);
+    nodes.push_back(std::move(answer.node));
+    numbering.add_node(numbering.look_at(job.ranks));
+    if (!job.ranks.empty()) merger.add(std::move(job));
+  }
+  if (for_gateway) {
+    for (std::size_t n = 0; n < nodes.size(); ++n) nodes[n].ranks = std::move(numbering.seen[n]);
+  } else if (numbering.one_world) {
+    assign_silent_ranks(nodes, numbering.seen, numbering.world, numbering.block);
+  }
   JobSnapshot job = merger.take();
   job.nodes = std::move(nodes);
   return job;

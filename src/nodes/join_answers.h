@@ -13,8 +13,10 @@ namespace rankstacks::nodes {
 inline constexpr int kStatusNoRanks = 80, kStatusSeveralJobs = 81, kStatusHidden = 82;
 
 // Reads the nodes' reports and merges them. A report that cannot be read is that node's fault. The job's `nodes` are
-// those that were asked, in their order, and silent ones have the ranks that they must have.
-JobSnapshot join_answers(std::vector<NodeAnswer> answers);
+// those that were asked, in their order, and silent ones have the ranks that they must have. `for_gateway`: this is a
+// gateway, and whoever has asked it knows more nodes: instead those that have answered have the ranks that they have
+// shown.
+JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway = false);
 
 // Gives silent nodes their ranks: launchers number the ranks node by node, in blocks of one size, in the order of the
 // host list. `seen`: of each node the ranks that it has shown. A node gets none if the others do not show which they

@@ -7,7 +7,9 @@
 #include <fmt/ranges.h>
 #include <catch2/catch.hpp>
 
+#include "analyzers/analysis.h"
 #include "nodes/answer_book.h"
+#include "report/report.h"
 
 namespace rankstacks::nodes {
 namespace {
@@ -129,15 +131,110 @@ TEST_CASE("by how much a node begins after the common start") {
   CHECK_FALSE(late_of(-std::chrono::hours(1), milliseconds(900)));
 }
 
+Answer answer_of(const NodeReply& reply) {
+  const auto lines = answer_lines(reply, "0", "n1");
+  Answer answer;
+  for (std::size_t at = 0; at < lines->size(); at = lines->find('\n', at) + 1)
+    answer.add(*parse_answer_line(lines->substr(at, lines->find('\n', at) - at), "0"));
+  return answer;
+}
+
+// A report of these ranks of a world of 8, two on each node, and of `nodes`.
+NodeReply report_of(const std::vector<int>& ranks, std::vector<NodeSnapshot> nodes = {}) {
+  JobSnapshot job;
+  for (const int number : ranks) {
+    RankSnapshot& rank = job.ranks.emplace_back();
+    rank.rank = number;
+    rank.world_size = 8;
+    rank.local_world_size = 2;
+    rank.host = fmt::format("n{}", number / 2 + 1);
+    rank.pid = 100 + number;
+  }
+  job.nodes = std::move(nodes);
+  return {0, "", report::json_report(job, analyzers::analyze(job))};
+}
+
+TEST_CASE("what a gateway says of the nodes behind it") {
+  const auto asked = [](const char* name, const char* gateway) {
+    NodeAnswer answer;
+    answer.node.name = name;
+    answer.gateway = gateway;
+    return answer;
+  };
+  const auto answers = [&](NodeReply of_gateway) {
+    std::vector<NodeAnswer> all = {asked("n1", ""), asked("n2", "gw"), asked("n3", "gw"), asked("n4", ""),
+                                   asked("gw", "")};
+    all[0].answer = answer_of(report_of({0, 1}));
+    all[3].answer = answer_of(report_of({6, 7}));
+    all[4].answer = answer_of(of_gateway);
+    all[4].is_gateway = true;
+    all[4].node.clock_offset_ms = 20;
+    all[4].node.clock_error_ms = 5;
+    return all;
+  };
+  NodeSnapshot seen, silent;
+  seen.name = "n2";
+  seen.ranks = {2, 3};
+  seen.clock_offset_ms = 100;
+  seen.clock_error_ms = 1;
+  seen.late_ms = 7;
+  silent.name = "n3";
+  silent.fault = NodeFault::kNoRoute;
+  silent.said = "no route to host";
+  const NodeReply reply = report_of({2, 3}, {seen, silent});
+  const JobSnapshot job = join_answers(answers(reply));
+  REQUIRE(job.nodes.size() == 4);
+  CHECK(job.ranks.size() == 6);
+  CHECK(job.nodes[1].name == "n2");
+  CHECK(job.nodes[1].ranks.empty());
+  CHECK(job.nodes[1].clock_offset_ms == 120.0);
+  CHECK(job.nodes[1].clock_error_ms == 6.0);
+  CHECK(job.nodes[1].late_ms == 7.0);
+  CHECK(job.nodes[2].fault == NodeFault::kNoRoute);
+  CHECK(job.nodes[2].said == "no route to host");
+  CHECK(job.nodes[2].ranks == std::vector<int>{4, 5});
+
+  // A gateway that is asked itself says which ranks each node has shown, and of silent ones nothing.
+  const JobSnapshot of_gateway = join_answers(answers(reply), true);
+  CHECK(of_gateway.nodes[0].ranks == std::vector<int>{0, 1});
+  CHECK(of_gateway.nodes[1].ranks == std::vector<int>{2, 3});
+  CHECK(of_gateway.nodes[2].ranks.empty());
+
+  // One whose answer is damaged, or that leaves out a node.
+  for (const NodeReply& bad : {NodeReply{0, "", "{"}, report_of({}, {silent})}) {
+    const JobSnapshot without = join_answers(answers(bad));
+    REQUIRE(without.nodes.size() == 4);
+    CHECK(without.nodes[1].fault == NodeFault::kMalformed);
+    CHECK(without.nodes[1].said == "its gateway gw says nothing of it");
+    CHECK(without.nodes[1].ranks == std::vector<int>{2, 3});
+    CHECK(without.ranks.size() == 4);
+  }
+}
+
+TEST_CASE("a gateway's clock that is not this machine's") {
+  std::vector<NodeAnswer> answers(2);
+  answers[0].node.name = "n1";
+  answers[0].gateway = "gw";
+  answers[1].node.name = "gw";
+  answers[1].is_gateway = true;
+  answers[1].node.clock_offset_ms = 5000;
+  answers[1].node.clock_error_ms = 5;
+  NodeSnapshot seen;
+  seen.name = "n1";
+  seen.clock_offset_ms = 1;
+  seen.clock_error_ms = 1;
+  seen.late_ms = 3;
+  answers[1].answer = answer_of(report_of({0, 1}, {seen}));
+  const JobSnapshot job = join_answers(std::move(answers));
+  CHECK(job.nodes[0].clock_offset_ms == 5001.0);
+  CHECK_FALSE(job.nodes[0].late_ms);
+}
+
 TEST_CASE("replies that are no report are their node's fault") {
   const auto fault_of = [](NodeReply reply) {
     std::vector<NodeAnswer> answers(1);
     answers[0].node.name = "n1";
-    const auto lines = answer_lines(reply, "0", "n1");
-    Answer answer;
-    for (std::size_t at = 0; at < lines->size(); at = lines->find('\n', at) + 1)
-      answer.add(*parse_answer_line(lines->substr(at, lines->find('\n', at) - at), "0"));
-    answers[0].answer = std::move(answer);
+    answers[0].answer = answer_of(reply);
     return join_answers(std::move(answers)).nodes.front();
   };
   CHECK(fault_of({kStatusNoRanks, "rankstacks: no process has a rank\nhint: name it\n", ""}).fault ==

@@ -110,5 +110,49 @@ def case_the_pid_of_an_ended_process_is_another(directory):
     check(len(json_report("report", first, second)["ranks"]) == 2, "two processes, one after the other")
 
 
+# What enroot, apptainer and bubblewrap do for a user: namespaces of the user's own, and a root in which the files are elsewhere.
+OWN_ROOT = """set -e
+mount -t tmpfs tmpfs "$0"
+cd "$0"
+mkdir usr app proc old
+mount --rbind /usr usr
+ln -s usr/lib usr/lib64 .
+cp "$1" app/program
+mount -t proc proc proc
+pivot_root . old
+cd /
+/usr/bin/umount -l old
+exec /app/program"""
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+def case_of_a_user_are_seen_by_that_user(directory):
+    namespaces = NOBODY + ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
+    if os.geteuid() != 0 or subprocess.run(namespaces + ["true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        raise Skip("namespaces of another user need root, setpriv and unshare, and a kernel that permits them")
+    root, program, own = (os.path.join(directory, name) for name in ("root", "program", "rankstacks"))
+    shutil.copy(os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain"), program)
+    shutil.copy(tool(), own)
+    os.mkdir(root)
+    for path in (directory, root, program, own):
+        os.chmod(path, 0o755)
+    environment = dict(os.environ, RANK="0", WORLD_SIZE="1")
+    process = subprocess.Popen(namespaces + ["sh", "-c", OWN_ROOT, root, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    try:
+        check(b'"ready":true' in process.stdout.readline(), "the program has not started")
+        with open("/proc/%d/task/%d/children" % (process.pid, process.pid), encoding="ascii") as children:
+            pid = children.read().split()[0]
+        done = subprocess.run(NOBODY + [own, "attach", "--pids", pid, "--samples", "1", "--format", "json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=120, check=False)
+        check(done.returncode == 0, "status %d: %s" % (done.returncode, done.stderr.decode()))
+        rank = json.loads(done.stdout.decode())["ranks"][0]
+        check(rank["rank"] == 0 and rank["status"] == "complete" and not rank["problems"], "%r" % rank)
+        main = [frame["function"] for frame in rank["threads"][0]["frames"]]
+        check(main[main.index("inner"):][:4] == ["inner", "middle", "outer", "main"], "its stack: %r" % main)
+    finally:
+        process.kill()
+        process.communicate()
+
+
 if __name__ == "__main__":
     cases.run(globals(), "containers")

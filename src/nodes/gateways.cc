@@ -1,0 +1,44 @@
+#include "nodes/gateways.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "model/host_set.h"
+
+namespace rankstacks::nodes {
+
+using std::chrono::seconds;
+
+std::vector<Relay> share(std::size_t branch, const std::vector<std::string>& gateways,
+                         const std::vector<std::size_t>& pages) {
+  std::vector<Relay> relays;
+  for (std::size_t g = 0; g < gateways.size(); ++g) {
+    const auto first = static_cast<std::ptrdiff_t>(pages.size() * g / gateways.size()),
+               end = static_cast<std::ptrdiff_t>(pages.size() * (g + 1) / gateways.size());
+    if (first < end) relays.push_back({gateways[g], branch, {pages.begin() + first, pages.begin() + end}});
+  }
+  return relays;
+}
+
+seconds limit_of_gateway(const EngineSettings& engine, const Deadline& deadline) {
+  const seconds needed = engine.node_limit + engine.connect + kMarginOfGateway;
+  const auto left = deadline.left();
+  if (left > Deadline::Clock::duration(needed + kMarginOfGateway)) return needed;
+  return std::max(std::chrono::duration_cast<seconds>(left) - kMarginOfGateway, seconds(1));
+}
+
+std::vector<std::string> words_of_gateway(const std::vector<std::string>& words, const std::vector<std::string>& behind,
+                                          seconds limit, std::optional<std::chrono::system_clock::time_point> start) {
+  std::vector<std::string> all = {"job", "--hosts=" + format_host_set(behind, SIZE_MAX),
+                                  fmt::format("--timeout={}", limit.count())};
+  if (start) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(start->time_since_epoch());
+    all.push_back(fmt::format("--start-at={}", ms.count()));
+  }
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
+}
+
+}  // namespace rankstacks::nodes
