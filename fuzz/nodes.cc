@@ -1,4 +1,5 @@
-// What engines and nodes print, lines of answers among it; lists of hosts, hostfiles and what squeue prints.
+// What engines and nodes print, lines of answers among it; lists of hosts, hostfiles, clush's topologies and what
+// squeue prints.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -10,6 +11,7 @@
 #include "nodes/answer_book.h"
 #include "nodes/choose_engine.h"
 #include "nodes/host_list.h"
+#include "nodes/topology.h"
 
 using namespace rankstacks;
 
@@ -34,11 +36,26 @@ void check_hosts(std::string_view text) {
   }
 }
 
+void check_topology(std::string_view text) {
+  const auto routes = nodes::parse_topology(text, "topology");
+  if (!routes) return fuzz::require(!routes.error().what.empty(), "an error says what is wrong");
+  std::vector<std::string> hosts = {"n1", "n2", "gw1", "other"};
+  const nodes::Tree tree = nodes::tree_from("login", *routes, hosts);
+  std::size_t behind = 0;
+  for (const nodes::Branch& branch : tree.branches) {
+    fuzz::require(!branch.gateways.empty() && !branch.behind.empty(), "a branch has gateways and nodes");
+    behind += branch.behind.size();
+  }
+  fuzz::require(behind <= hosts.size() && tree.levels <= routes->size(), "a node is in one branch");
+  fuzz::require((behind == 0) == (tree.levels == 0), "gateways have nodes behind them");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text{reinterpret_cast<const char*>(data), size};
   if (size < 4096) check_hosts(text);
+  if (size < 4096) check_topology(text);
   (void)nodes::parse_squeue(text, "1");
   nodes::AnswerBook book({"n1", "n2.x", "n10"}, "0", "clush");
   const std::vector<std::size_t> asked = {0, 1, 2};

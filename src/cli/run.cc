@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <glob.h>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <optional>
@@ -110,7 +111,9 @@ std::vector<std::size_t> ranks_named(const Options& options, const JobSnapshot& 
 std::string report_text(const Options& options, const redact::Redacted& shown, const std::vector<std::size_t>& ranks) {
   const JobSnapshot& job = shown.job;
   switch (options.format) {
-    case Format::kJson: return report::json_report(job, shown.analysis);
+    case Format::kJson:
+      return options.for_node || options.job.for_gateway ? report::json_part(job, shown.analysis)
+                                                         : report::json_report(job, shown.analysis);
     case Format::kMarkdown:
       return report::markdown_report(job, shown.analysis,
                                      {.max_bytes = options.max_bytes, .ranks = ranks, .redacted = options.redact});
@@ -233,6 +236,13 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
   return job;
 }
 
+// Where all answers are merged, addresses are dropped, and the answer of this node is smaller without them.
+bool is_of_very_many_ranks(const JobSnapshot& job) {
+  constexpr auto kMaxRanks = static_cast<int>(report::JobMerger::kMaxRanksWithAddresses);
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankSnapshot& rank) { return rank.world_size.value_or(0) > kMaxRanks; });
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const gpu::Machine& machine) {
@@ -264,6 +274,10 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
     if (status == 2) return status;
     if (!write_captures(options, std::move(*job), std::move(analyzed), *options.capture.kept, out, err)) return 2;
     return all_read ? status : 1;
+  }
+  if (options.for_node && is_of_very_many_ranks(*job)) {
+    report::drop_addresses(*job);
+    analyzed.reset();  // it has frames by their numbers
   }
   const std::vector<std::size_t> ranks = ranks_named(options, *job, err);
   analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(*job);

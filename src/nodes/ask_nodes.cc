@@ -104,7 +104,7 @@ class Asking : public CallListener {
       for (const std::size_t page : direct) book_.forget(page);
       ask(engine, groups_of(direct, known::Calls::kOneForEach), nullptr);
     }
-    copy_where_needed(engine, all_pages());
+    copy_where_needed(engine, asked_pages());
     ask_past_dead_gateways(engine);
     return answers();
   }
@@ -122,9 +122,11 @@ class Asking : public CallListener {
  private:
   static constexpr std::size_t kNone = SIZE_MAX;
 
-  std::vector<std::size_t> all_pages() const {
-    std::vector<std::size_t> pages(book_.pages().size());
+  // Not those of nodes that have answered without being asked: their names are their own words.
+  std::vector<std::size_t> asked_pages() const {
+    std::vector<std::size_t> pages(question_.hosts.size());
     std::iota(pages.begin(), pages.end(), std::size_t{0});
+    for (const auto& [page, relay] : relays_) pages.push_back(page);
     return pages;
   }
 
@@ -177,7 +179,7 @@ class Asking : public CallListener {
       }
       if (again.empty()) return ask_alone(alone);
       ask(engine, add_pages_of(std::move(again)), nullptr);
-      copy_where_needed(engine, all_pages());
+      copy_where_needed(engine, asked_pages());
     }
   }
 
@@ -227,7 +229,7 @@ class Asking : public CallListener {
     }
     const std::vector<Outcome> outcomes = fan_out(calls, engine.fanout, deadline_, interrupts_, *this);
     for (std::size_t call = 0; call < calls.size(); ++call)
-      book_.end_call(asked_[call], outcomes[call], std::chrono::duration_cast<std::chrono::seconds>(calls[call].limit));
+      book_.end_call(asked_[call], outcomes[call], engine.node_limit);
     if (known::asks_once(engine.engine)) blame_containers();
   }
 
@@ -291,9 +293,9 @@ class Asking : public CallListener {
     std::string& said = silent.node.said;
     if (!alone_.contains(page)) silent.has_fault = true, silent.node.fault = fault;  // there was no time left
     else if (may_be_dead(silent.node.fault)) silent.node.fault = fault;
-    said =
-        fmt::format("its gateway {}: {}{}{}", gateway.node.name,
-                    gateway.lacks_tool ? "the tool is not there" : gateway.node.said, said.empty() ? "" : "; ", said);
+    const std::string why = gateway.lacks_tool ? "the tool is not there" : gateway.node.said;
+    said = fmt::format("its gateway {}{}{}{}{}", gateway.node.name, why.empty() ? "" : ": ", why,
+                       said.empty() ? "" : "; ", said);
     said.resize(std::min(said.size(), AnswerBook::kMaxSaid));
   }
 

@@ -123,8 +123,9 @@ void place_clock(const NodeSnapshot& gateway, NodeSnapshot& node) {
   *node.clock_error_ms += *gateway.clock_error_ms;
 }
 
-// What the gateways say of it; its `ranks` are those that it has shown.
-NodeSnapshot node_behind(NodeAnswer& answer, std::map<std::string, NodeSnapshot, std::less<>>& behind_gateways) {
+// What the gateways say of it; its `ranks` are those that it has shown. `damaged`: what is wrong with their answers.
+NodeSnapshot node_behind(NodeAnswer& answer, std::map<std::string, NodeSnapshot, std::less<>>& behind_gateways,
+                         const std::map<std::string, std::string, std::less<>>& damaged) {
   if (const auto it = behind_gateways.find(answer.node.name); it != behind_gateways.end()) {
     NodeSnapshot node = std::move(it->second);
     node.name = answer.node.name;
@@ -132,7 +133,9 @@ NodeSnapshot node_behind(NodeAnswer& answer, std::map<std::string, NodeSnapshot,
     return node;
   }
   answer.node.fault = NodeFault::kMalformed;
-  answer.node.said = "its gateway " + answer.gateway + " says nothing of it";
+  const auto why = damaged.find(answer.gateway);
+  answer.node.said =
+      "its gateway " + answer.gateway + (why == damaged.end() ? " says nothing of it" : ": " + why->second);
   return std::move(answer.node);
 }
 
@@ -183,6 +186,7 @@ JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway) {
   Numbering numbering;
   // Those behind a gateway first: what it says of each is in its answer, the ranks that the node has shown included.
   std::map<std::string, NodeSnapshot, std::less<>> behind_gateways;
+  std::map<std::string, std::string, std::less<>> damaged;
   for (NodeAnswer& answer : answers) {
     if (!answer.is_gateway) continue;
     JobSnapshot job = read_answer(answer);
@@ -191,6 +195,7 @@ JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway) {
       std::string name = node.name;
       behind_gateways.try_emplace(std::move(name), std::move(node));
     }
+    if (answer.node.fault != NodeFault::kNone) damaged.try_emplace(answer.node.name, answer.node.said);
     numbering.look_at(job.ranks);
     if (!job.ranks.empty()) merger.add(std::move(job));
   }
@@ -198,7 +203,7 @@ JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway) {
   for (NodeAnswer& answer : answers) {
     if (answer.is_gateway) continue;
     if (!answer.gateway.empty()) {
-      nodes.push_back(node_behind(answer, behind_gateways));
+      nodes.push_back(node_behind(answer, behind_gateways, damaged));
       numbering.add_node(std::exchange(nodes.back().ranks, {}));
       continue;
     }

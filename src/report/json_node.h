@@ -52,6 +52,8 @@ class Node {
   void require_object() const {
     if (value_.kind != Kind::kObject) expected("an object");
   }
+  // Of an array or object; 0 for all else.
+  std::size_t count() const { return value_.kind == Kind::kArray || value_.kind == Kind::kObject ? value_.size : 0; }
   template <class F>
   void each(std::size_t most, F&& f) const {
     if (value_.kind != Kind::kArray) expected("an array");

@@ -244,7 +244,10 @@ ThreadSnapshot read_thread(const Node& node, FrameReader& frames) {
   if (kernel_place != KernelPlace()) thread.kernel_place = std::move(kernel_place);
   node.optional("stack_end", [&](const Node& n) { thread.stack_end = n.word(kStackEndWords); });
   node.required("frames", [&](const Node& list) {
-    list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.read(n)); });
+    std::vector<FrameId> ids;
+    ids.reserve(std::min<std::size_t>(list.count(), kMaxFrames));
+    list.each(kMaxFrames, [&](const Node& n) { ids.push_back(frames.read(n)); });
+    thread.frames = std::move(ids);
   });
   node.optional("omitted_frames", [&](const Node& n) { thread.omitted = read_omitted(n, thread.frames.size()); });
   node.optional("variables", [&](const Node& list) {

@@ -632,4 +632,12 @@ std::string json_report(const JobSnapshot& job, const analyzers::Analysis& analy
   return Writer(job, analysis).write();
 }
 
+std::string json_part(const JobSnapshot& job, analyzers::Analysis analysis) {
+  analysis.clusters.clear();
+  analysis.verdict = {};
+  analysis.waits = {};
+  analysis.differences.clear();
+  return json_report(job, analysis);
+}
+
 }  // namespace rankstacks::report

@@ -211,6 +211,19 @@ JobSnapshot JobMerger::take() {
   return *std::move(alone_);
 }
 
+void drop_addresses(JobSnapshot& job) {
+  std::vector<Frame> frames = std::exchange(job.frames, {}).take();
+  std::vector<std::optional<FrameId>> renumbered(frames.size());
+  for (RankSnapshot& rank : job.ranks)
+    for_each_frame_of(rank, [&](FrameId& id) {
+      if (!renumbered[id]) {
+        if (has_place_without_address(frames[id])) frames[id].address = 0;
+        renumbered[id] = job.frames.intern(std::move(frames[id]));
+      }
+      id = *renumbered[id];
+    });
+}
+
 JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
   JobMerger merger;
   for (JobSnapshot& snapshot : snapshots) merger.add(std::move(snapshot));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kGzipMagic = "\x1f\x8b", kZstdMagic = "\x28\xb5\x2f\xfd";
 constexpr int kGzipWindow = 15 + 16;  // zlib: the largest window, and a gzip header
-constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kChunk = std::size_t{1} << 20, kLeast = 256;
 
 tl::unexpected<Error> refuse(ErrorCode code, const std::string& subject, std::string what, std::string hint = "") {
   return fail({.code = code, .subject = subject, .what = std::move(what), .hint = std::move(hint)});
@@ -35,9 +35,11 @@ struct EndInflate {
 };
 
 // Room for the next bytes: grows by what has been found, never by what the file states. One byte beyond the limit
-// shows that there is more.
-void make_room(std::string& out, std::size_t used, std::size_t limit) {
-  if (used == out.size()) out.resize(std::min(std::max(kChunk, 2 * used), limit + 1));
+// shows that there is more. `packed`: the bytes that are left to be unpacked.
+void make_room(std::string& out, std::size_t used, std::size_t packed, std::size_t limit) {
+  constexpr std::size_t kUsualRatio = 16;
+  const std::size_t first = packed < kChunk / kUsualRatio ? std::max(packed, kLeast) * kUsualRatio : kChunk;
+  if (used == out.size()) out.resize(std::min(std::max(first, 2 * used), limit + 1));
 }
 
 Result<std::string> gunzip(std::string_view bytes, std::size_t limit, const std::string& subject) {
@@ -46,7 +48,7 @@ Result<std::string> gunzip(std::string_view bytes, std::size_t limit, const std:
   std::string out;
   std::size_t used = 0;
   while (true) {
-    make_room(out, used, limit);
+    make_room(out, used, bytes.size(), limit);
     const std::size_t in = std::min<std::size_t>(bytes.size(), std::numeric_limits<uInt>::max());
     const std::size_t room = std::min<std::size_t>(out.size() - used, std::numeric_limits<uInt>::max());
     stream->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -83,7 +85,7 @@ Result<std::string> unzstd(std::string_view bytes, std::size_t limit, const std:
   std::string out;
   std::size_t used = 0;
   while (true) {
-    make_room(out, used, limit);
+    make_room(out, used, in.size - in.pos, limit);
     const std::size_t before = in.pos;
     ZSTD_outBuffer room{out.data() + used, out.size() - used, 0};
     const std::size_t status = ZSTD_decompressStream(stream.get(), &room, &in);

@@ -26,6 +26,10 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
 // The report as docs/json.md describes it: one object, UTF-8, ends with a newline.
 std::string json_report(const JobSnapshot& job, const analyzers::Analysis& analysis);
 
+// The same for a reader who merges it with other parts of the job, and finds anew what a comparison of ranks shows: it
+// lacks clusters, verdict, chains and differences.
+std::string json_part(const JobSnapshot& job, analyzers::Analysis analysis);
+
 // Reads one JSON report, as a text or in its compact form (compact_form.h). The input is untrusted: kMalformed names
 // the file and the JSON path; depth, counts and string lengths are bounded.
 Result<JobSnapshot> read_json_report(std::string_view text, const std::string& subject);
@@ -52,6 +56,10 @@ class JobMerger {
   std::unique_ptr<State> state_;
   std::optional<JobSnapshot> alone_;
 };
+
+// Takes their absolute addresses from frames that have a place within their module, so that ranks with the same stacks
+// have the same frames: of a part of a job of more than JobMerger::kMaxRanksWithAddresses, before it is sent.
+void drop_addresses(JobSnapshot& job);
 
 JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots);
 

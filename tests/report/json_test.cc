@@ -468,6 +468,9 @@ TEST_CASE("merging: frames do not grow with the ranks of a very large job") {
     CHECK(without[without.size() - 2].address == 0);
     CHECK(without[without.size() - 2].offset == 0x1230);
   }
+  JobSnapshot part = node(3);
+  drop_addresses(part);
+  CHECK(frames_of(part, 0) == frames_of(larger, 3));
   JobSnapshot one = larger;
   one.ranks.resize(1);
   const Json frames = Json::parse(json_report(one, analyzers::analyze(one)))["ranks"][0]["threads"][0]["frames"];

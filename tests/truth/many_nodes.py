@@ -12,7 +12,7 @@ import cases
 import debugger
 import schema
 from nodes import Cluster, HungJob, Slurm, SlurmJob, enter_namespaces, needs, run
-from processes import check, json_report, state_of, tool, wait_until
+from processes import check, json_report, run_tool, state_of, tool, wait_until
 
 
 def ask(*arguments, expect=0, seconds=120, program=None, **options):
@@ -261,6 +261,24 @@ def case_all_nodes_look_at_one_moment(directory):
         report, _ = ask("--hosts", cluster.names(), "--via", "ssh", "--start-in", "0")
         check([node["late_ms"] for node in report["nodes"]] == [None] * 3, "%r" % report["nodes"])
         check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
+
+
+def case_nodes_of_very_large_jobs_send_no_addresses(directory):
+    for world, dropped in ((16384, False), (16385, True)):
+        variables = dict(os.environ, RANK="0", WORLD_SIZE=str(world))
+        process = subprocess.Popen([os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
+        try:
+            check(b'"ready":true' in process.stdout.readline(), "the program has not started")
+            status, out, err = run_tool("attach", "--for-node", "--format", "json", "--pids", process.pid)
+            check(status == 0, err)
+            answer = json.loads(out)
+            frames = [frame for frame in answer["ranks"][0]["threads"][0]["frames"] if frame["kind"] == "native"]
+            check(answer["clusters"] == [], "clusters, which are made of all answers: %r" % answer["clusters"])
+            check([frame["function"] for frame in frames if frame["function"] in ("inner", "outer", "main")] == ["inner", "outer", "main"], "%r" % frames)
+            check({frame["address"] == "0x0" for frame in frames if frame["offset"]} == {dropped}, "%d ranks: %r" % (world, frames))
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def case_report_without_any_rank(directory):
