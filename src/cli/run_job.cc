@@ -161,11 +161,13 @@ std::vector<std::string> words_for_nodes(const Options& options) {
 
 // Of `rankstacks job` on a gateway. An engine that its nodes do not have is no reason to give up, but options are those
 // of one engine.
-std::vector<std::string> words_for_gateways(const Options& options) {
+std::vector<std::string> words_for_gateways(const Options& options, std::chrono::milliseconds start_in) {
   const JobOptions& job = options.job;
   std::vector<std::string> words = {
       "--for-gateway", "--format=json", fmt::format("--node-timeout={}", job.node_limit.count()),
       fmt::format("--connect-timeout={}", job.connect.count()), fmt::format("--fanout={}", job.fanout)};
+  if (job.start_in || start_in.count() == 0)
+    words.push_back(fmt::format("--start-in={:.3f}", std::chrono::duration<double>(start_in).count()));
   if (!job.copies) words.emplace_back("--no-copy");
   if (options.with_secrets) words.emplace_back("--with-secrets");
   const std::vector<std::string> passed_on = nodes::without_topology(job.engine_options);
@@ -199,7 +201,7 @@ std::chrono::milliseconds start_delay(const JobOptions& job, const nodes::NodeQu
   using std::chrono::milliseconds;
   if (job.action != NodeAction::kAttach || (question.hosts.size() < 2 && !job.for_gateway)) return milliseconds(0);
   if (job.start_in) return *job.start_in;
-  constexpr milliseconds kOfAnEngine{1000}, kOfANode{10}, kLongest{5000}, kOfALevel{1500};
+  constexpr milliseconds kOfAnEngine{1000}, kOfANode{10}, kLongest{5000}, kOfALevel{2000};
   std::size_t most = question.hosts.size();  // that one machine asks
   for (const nodes::Branch& branch : question.tree.branches) most -= branch.behind.size();
   for (const nodes::Branch& branch : question.tree.branches)
@@ -227,11 +229,9 @@ nodes::NodeQuestion question_for(const Options& options, const Part& part, Engin
   question.hosts = part.hosts;
   question.words = words_for_nodes(options);
   question.copies = job.copies;
-  if (engine == Engine::kClush && job.action != NodeAction::kDoctor) {
-    question.tree = tree_to(options, part.hosts);
-    question.gateway_words = words_for_gateways(options);
-  }
+  if (engine == Engine::kClush && job.action != NodeAction::kDoctor) question.tree = tree_to(options, part.hosts);
   question.start_in = start_delay(job, question);
+  question.gateway_words = words_for_gateways(options, question.start_in);
   question.start_at = job.start_at;
   return question;
 }

@@ -129,9 +129,10 @@ void wait_for_start(std::chrono::system_clock::time_point start) {
     _exit(0);
   }
   // The nodes behind a gateway without a report are to be asked otherwise.
-  if (is_gateway && reply.report.empty()) {
+  if (is_gateway && (reply.report.empty() || reply.report.size() > report::kMaxReportBytes)) {
     const std::string_view said = std::string_view(reply.said).substr(0, reply.said.find('\n'));
-    print(answer_line(prefix, fmt::format("fault cannot-run {}", said.substr(0, kMaxReason))));
+    const std::string_view why = reply.report.empty() ? said.substr(0, kMaxReason) : "its report is too large";
+    print(answer_line(prefix, fmt::format("fault cannot-run {}", why)));
     _exit(0);
   }
   reply.report = report::as_compact_form(std::move(reply.report), report::kMaxReportDepth);

@@ -118,6 +118,12 @@ class Asking : public CallListener {
       return book_.is_answered(page) || (known::outlives_refusals(asking_) && book_.is_refused(page));
     });
   }
+  // A gateway that does not even begin: there may be time for another one.
+  bool is_given_up(std::size_t call) const override {
+    const std::size_t page = asked_[call].front();
+    return relays_.contains(page) && !is_copying_ && !book_.pages()[page].node.clock_offset_ms &&
+           !book_.is_answered(page) && system_clock::now() - started_[call] > question_.engine.connect + kMargin;
+  }
 
  private:
   static constexpr std::size_t kNone = SIZE_MAX;
@@ -161,7 +167,7 @@ class Asking : public CallListener {
 
   // Nodes whose gateway has not answered are asked through another one that has; where there is none, by ssh.
   void ask_past_dead_gateways(const EngineSettings& engine) {
-    while (goes_on()) {
+    while (goes_on() && has_time_for_gateway(engine, question_.start_in, deadline_)) {
       std::set<std::string> alive, dead;
       for (const auto& [page, relay] : relays_) (has_answer(page) ? alive : dead).insert(relay.host);
       std::map<std::size_t, std::vector<std::size_t>> orphans;  // by branch
@@ -208,6 +214,7 @@ class Asking : public CallListener {
            const std::shared_ptr<const std::string>& packed_tool) {
     asked_ = std::move(groups);
     asking_ = engine.engine;
+    is_copying_ = packed_tool != nullptr;
     started_.assign(asked_.size(), {});
     const auto start = start_of(question_, packed_tool != nullptr);
     book_.set_start(start);
@@ -227,9 +234,11 @@ class Asking : public CallListener {
       calls.push_back({engine_call(engine, hosts, words, packed_tool != nullptr), packed_tool,
                        engine.node_limit + engine.connect + kMargin, known::asks_once(engine.engine)});
     }
-    const std::vector<Outcome> outcomes = fan_out(calls, engine.fanout, deadline_, interrupts_, *this);
+    // A gateway that had to wait for its turn would have less time than it was given.
+    const std::size_t at_once = relays_.empty() ? engine.fanout : std::max(engine.fanout, calls.size());
+    const std::vector<Outcome> outcomes = fan_out(calls, at_once, deadline_, interrupts_, *this);
     for (std::size_t call = 0; call < calls.size(); ++call)
-      book_.end_call(asked_[call], outcomes[call], engine.node_limit);
+      book_.end_call(asked_[call], outcomes[call], is_given_up(call) ? engine.connect + kMargin : engine.node_limit);
     if (known::asks_once(engine.engine)) blame_containers();
   }
 
@@ -284,12 +293,14 @@ class Asking : public CallListener {
     ask(engine, std::move(groups), std::make_shared<const std::string>(std::move(*packed)));
   }
 
-  // What is said of a node that has not answered, and its gateway neither. That this machine has no way to it does not
-  // show that it is dead.
+  // What is said of a node that has not answered, and its gateway neither. That there is no way to it does not show
+  // that it is dead.
   void blame_gateway(std::size_t page) {
     NodePage& silent = book_.pages()[page];
     const NodePage& gateway = book_.pages()[relay_of_[page]];
-    const NodeFault fault = gateway.lacks_tool ? NodeFault::kCannotCopy : gateway.node.fault;
+    const NodeFault fault = gateway.lacks_tool                ? NodeFault::kCannotCopy
+                            : may_be_dead(gateway.node.fault) ? NodeFault::kConnectionLost
+                                                              : gateway.node.fault;
     std::string& said = silent.node.said;
     if (!alone_.contains(page)) silent.has_fault = true, silent.node.fault = fault;  // there was no time left
     else if (may_be_dead(silent.node.fault)) silent.node.fault = fault;
@@ -336,6 +347,7 @@ class Asking : public CallListener {
   std::vector<std::size_t> relay_of_;  // by page of a host: the page of the gateway that was asked for it last
   std::set<std::size_t> alone_;        // pages that were asked without their gateway
   known::Engine asking_ = known::Engine::kSsh;
+  bool is_copying_ = false;
   std::vector<system_clock::time_point> started_;
 };
 

@@ -93,7 +93,7 @@ class Running {
     }
     if (!ending_) {
       if (was_interrupted) end_by(CallEnd::kInterrupted, Clock::now());
-      else if (over || until_.passed()) end_by(CallEnd::kTimeout, Clock::now());
+      else if (over || until_.passed() || listener.is_given_up(number_)) end_by(CallEnd::kTimeout, Clock::now());
       else if (listener.is_done(number_)) end_by(CallEnd::kDone, Clock::now() + kGrace);
       return std::nullopt;
     }

@@ -43,6 +43,8 @@ class CallListener {
   virtual void line(std::size_t call, bool is_error, std::string_view text) = 0;
   // Whether nothing more is expected of it. It is ended then, after a second in which it may end by itself.
   virtual bool is_done(std::size_t call) const = 0;
+  // Whether it has not come far enough to be waited for any longer: it is ended as if its limit were over.
+  virtual bool is_given_up(std::size_t) const { return false; }
 };
 
 // While it lives, SIGINT, SIGTERM and SIGHUP do not end the tool, but end fan_out(); a second one ends the tool.

@@ -25,8 +25,14 @@ std::vector<Relay> share(std::size_t branch, const std::vector<std::string>& gat
 seconds limit_of_gateway(const EngineSettings& engine, const Deadline& deadline) {
   const seconds needed = engine.node_limit + engine.connect + kMarginOfGateway;
   const auto left = deadline.left();
-  if (left > Deadline::Clock::duration(needed + kMarginOfGateway)) return needed;
-  return std::max(std::chrono::duration_cast<seconds>(left) - kMarginOfGateway, seconds(1));
+  const auto margin = std::max<Deadline::Clock::duration>(kMarginOfGateway, left / 8);
+  if (left - margin > Deadline::Clock::duration(needed)) return needed;
+  return std::max(std::chrono::duration_cast<seconds>(left - margin), seconds(1));
+}
+
+bool has_time_for_gateway(const EngineSettings& engine, std::chrono::milliseconds start_in, const Deadline& deadline) {
+  const seconds to_begin = std::min(engine.connect, seconds(5));
+  return deadline.left() > Deadline::Clock::duration(to_begin + start_in + 2 * kMarginOfGateway);
 }
 
 std::vector<std::string> words_of_gateway(const std::vector<std::string>& words, const std::vector<std::string>& behind,

@@ -22,11 +22,16 @@ struct Relay {
 std::vector<Relay> share(std::size_t branch, const std::vector<std::string>& gateways,
                          const std::vector<std::size_t>& pages);
 
-// How long a gateway may take for the nodes behind it: as long as these may, but it has to answer before this tool
-// ends.
-std::chrono::seconds limit_of_gateway(const EngineSettings& engine, const Deadline& deadline);
-// How much longer its own process may take.
+// How much longer than `rankstacks job` on it its own process may take.
 inline constexpr std::chrono::seconds kMarginOfGateway{5};
+
+// How long a gateway may take for the nodes behind it: as long as these may, but it has to answer before this tool
+// ends, by an eighth of the time that is left.
+std::chrono::seconds limit_of_gateway(const EngineSettings& engine, const Deadline& deadline);
+
+// Whether enough time is left to ask nodes through another gateway: with less they would be asked too late to answer,
+// and taken for silent. `start_in`: as of NodeQuestion.
+bool has_time_for_gateway(const EngineSettings& engine, std::chrono::milliseconds start_in, const Deadline& deadline);
 
 // The tool's arguments on a gateway. `words`: those of `rankstacks job` that do not depend on it. `start`: when the
 // nodes begin.

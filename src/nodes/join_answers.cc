@@ -74,7 +74,9 @@ struct Numbering {
     }
     return numbers;
   }
+  // `numbers`: of the ranks that it has shown; a gateway's word may be wrong.
   void add_node(std::vector<int> numbers) {
+    std::erase_if(numbers, [this](int number) { return number < 0 || number >= world; });
     block = std::max(block, static_cast<int>(std::set<int>(numbers.begin(), numbers.end()).size()));
     seen.push_back(std::move(numbers));
   }
@@ -106,6 +108,9 @@ void read_reply(const NodeReply& reply, NodeSnapshot& node, JobSnapshot& into) {
   into = std::move(*job);
 }
 
+// A gateway can say something of the nodes alone that it was asked for.
+using GatewayAndNode = std::pair<std::string, std::string>;
+
 JobSnapshot read_answer(NodeAnswer& answer) {
   JobSnapshot job;
   if (const std::optional<NodeReply> reply = take_reply(answer)) read_reply(*reply, answer.node, job);
@@ -124,12 +129,14 @@ void place_clock(const NodeSnapshot& gateway, NodeSnapshot& node) {
 }
 
 // What the gateways say of it; its `ranks` are those that it has shown. `damaged`: what is wrong with their answers.
-NodeSnapshot node_behind(NodeAnswer& answer, std::map<std::string, NodeSnapshot, std::less<>>& behind_gateways,
+NodeSnapshot node_behind(NodeAnswer& answer, std::map<GatewayAndNode, NodeSnapshot>& behind_gateways,
                          const std::map<std::string, std::string, std::less<>>& damaged) {
-  if (const auto it = behind_gateways.find(answer.node.name); it != behind_gateways.end()) {
+  if (const auto it = behind_gateways.find({answer.gateway, answer.node.name}); it != behind_gateways.end()) {
     NodeSnapshot node = std::move(it->second);
     node.name = answer.node.name;
     if (node.fault != NodeFault::kNone) node.ranks.clear();
+    for (std::string* text : {&node.said, &node.hint, &node.engine})
+      text->resize(std::min(text->size(), AnswerBook::kMaxSaid));
     return node;
   }
   answer.node.fault = NodeFault::kMalformed;
@@ -185,15 +192,15 @@ JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway) {
   report::JobMerger merger;
   Numbering numbering;
   // Those behind a gateway first: what it says of each is in its answer, the ranks that the node has shown included.
-  std::map<std::string, NodeSnapshot, std::less<>> behind_gateways;
+  std::map<GatewayAndNode, NodeSnapshot> behind_gateways;
   std::map<std::string, std::string, std::less<>> damaged;
   for (NodeAnswer& answer : answers) {
     if (!answer.is_gateway) continue;
     JobSnapshot job = read_answer(answer);
     for (NodeSnapshot& node : job.nodes) {
       place_clock(answer.node, node);
-      std::string name = node.name;
-      behind_gateways.try_emplace(std::move(name), std::move(node));
+      GatewayAndNode key{answer.node.name, node.name};
+      behind_gateways.try_emplace(std::move(key), std::move(node));
     }
     if (answer.node.fault != NodeFault::kNone) damaged.try_emplace(answer.node.name, answer.node.said);
     numbering.look_at(job.ranks);

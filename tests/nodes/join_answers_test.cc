@@ -194,6 +194,15 @@ TEST_CASE("what a gateway says of the nodes behind it") {
   CHECK(job.nodes[2].said == "no route to host");
   CHECK(job.nodes[2].ranks == std::vector<int>{4, 5});
 
+  // What it says of others counts for nothing, nor do ranks that the job does not have.
+  NodeSnapshot other = silent;
+  other.name = "n4";
+  NodeSnapshot wrong = seen;
+  wrong.ranks = {2, 3, 1 << 30, -7};
+  const JobSnapshot claimed = join_answers(answers(report_of({2, 3}, {wrong, silent, other})));
+  CHECK(claimed.nodes[3].fault == NodeFault::kNone);
+  CHECK(claimed.nodes[2].ranks == std::vector<int>{4, 5});
+
   // A gateway that is asked itself says which ranks each node has shown, and of silent ones nothing.
   const JobSnapshot of_gateway = join_answers(answers(reply), true);
   CHECK(of_gateway.nodes[0].ranks == std::vector<int>{0, 1});

@@ -96,9 +96,12 @@ TEST_CASE("what a gateway is asked for") {
   EngineSettings engine;
   CHECK(limit_of_gateway(engine, Deadline::never()) == seconds(60));
   // It answers before this tool makes its report.
-  CHECK(limit_of_gateway(engine, Deadline::after(seconds(60))) >= seconds(54));
-  CHECK(limit_of_gateway(engine, Deadline::after(seconds(60))) <= seconds(55));
+  CHECK(limit_of_gateway(engine, Deadline::after(seconds(60))) >= seconds(51));
+  CHECK(limit_of_gateway(engine, Deadline::after(seconds(60))) <= seconds(52));
+  CHECK(limit_of_gateway(engine, Deadline::after(seconds(20))) <= seconds(15));
   CHECK(limit_of_gateway(engine, Deadline::after(seconds(2))) == seconds(1));
+  CHECK(has_time_for_gateway(engine, milliseconds(2500), Deadline::after(seconds(19))));
+  CHECK_FALSE(has_time_for_gateway(engine, milliseconds(2500), Deadline::after(seconds(17))));
 }
 
 }  // namespace

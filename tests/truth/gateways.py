@@ -86,6 +86,34 @@ def case_nodes_behind_gateways_are_named(directory):
         check_nothing_left(cluster)
 
 
+def case_nodes_behind_a_dead_gateway_are_no_suspects(directory):
+    with Tree(directory, 5, "front: node-[1-2]\nnode-2: node-[3-5]\n", (3, 4, 5)) as cluster:
+        job = HungJob(cluster, 1, blocked_rank=3)
+        cluster.nodes[1].run("ip", "link", "set", "eth0", "down")
+        report, _ = ask("--hosts", cluster.names(), "--connect-timeout", "4", expect=1)
+        faults = faults_of(report)
+        check(faults.pop("node-2") in ("no-route", "connect-timeout"), "%r" % report["nodes"])
+        check(faults == {"node-%d" % n: "connection-lost" for n in (3, 4, 5)}, "%r" % report["nodes"])
+        check(all(node["message"].startswith("its gateway node-2: ") for node in report["nodes"][2:]), "%r" % report["nodes"])
+        check([node["ranks"] for node in report["nodes"]] == [[], [1], [2], [3], [4]], "%r" % report["nodes"])
+        # The gateway's own rank may be the cause; of the others nothing is known.
+        check({suspect["rank"] for suspect in report["verdict"]["suspects"]} <= {1}, "%r" % report["verdict"])
+        job.check_unharmed()
+        check_nothing_left(cluster)
+
+
+def case_gateway_that_does_not_begin(directory):
+    """It takes the connection and then nothing happens: the other one asks for it."""
+    with Tree(directory, 6, TWO_GATEWAYS, (3, 4, 5, 6)) as cluster:
+        ranks = Ranks(cluster)
+        cluster.nodes[0].stop_sshd()
+        cluster.nodes[0].start_sshd("ForceCommand sleep 100")
+        report, _ = ask("--hosts", "node-[3-6]", "--connect-timeout", "3", "attach", "--samples", "1")
+        check([rank["rank"] for rank in report["ranks"] if rank["threads"]] == [2, 3, 4, 5] and not faults_of(report), "%r" % report["nodes"])
+        check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
+        check_nothing_left(cluster)
+
+
 def case_tool_is_taken_through_gateways(directory):
     """Three levels, and a tool that no node has."""
     with Tree(directory, 4, "front: node-1\nnode-1: node-2\nnode-2: node-[3-4]\n", (2, 3, 4)) as cluster:
