@@ -11,7 +11,6 @@
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 #include "base/text.h"
-#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -57,10 +56,10 @@ bool works_for_pool(const JobSnapshot& job, const RankSnapshot& process) {
   return false;
 }
 
-bool has_working_pool(const JobSnapshot& job, const RankSnapshot& rank) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) {
-    return child.kind == RankKind::kChild && is_parent(rank, child) && works_for_pool(job, child);
-  });
+bool has_working_pool(const JobSnapshot& job, const Families& families, std::size_t rank) {
+  const auto children = families.children_of(rank);
+  return std::any_of(children.begin(), children.end(),
+                     [&](std::size_t child) { return works_for_pool(job, job.ranks[child]); });
 }
 
 // If several rules match on one stack, all inside of the first wait for ranks: the one nearest to the cause counts.
@@ -462,7 +461,7 @@ std::optional<Doing> Activities::of_awaited_threads(std::size_t rank, std::size_
   if (found) return found;
   if (by_task && tasks_agree) return by_task;
   if (collective) return collective;
-  if (!for_tasks || by_task || !has_working_pool(job_, r)) return std::nullopt;
+  if (!for_tasks || by_task || !has_working_pool(job_, families_, rank)) return std::nullopt;
   Doing pool = doing;
   pool.activity = known::Activity::kSubprocess;
   return pool;

@@ -11,6 +11,7 @@
 #include "analyzers/analysis.h"
 #include "analyzers/operation.h"
 #include "analyzers/place.h"
+#include "model/families.h"
 
 namespace rankstacks::analyzers {
 
@@ -39,10 +40,11 @@ class RuleCache {
   std::unordered_map<FrameId, const known::ActivityRule*> by_frame_;
 };
 
-// Compares a job's stacks with the tables of known/. The job must outlive this object.
+// Compares a job's stacks with the tables of known/. What it is made from must outlive this object.
 class Activities {
  public:
-  Activities(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) : job_(job), roles_(roles) {}
+  Activities(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, const Families& families)
+      : job_(job), roles_(roles), families_(families) {}
 
   Doing of_thread(std::size_t rank, std::size_t thread);
   // A whole rank: what its main thread does, or, if the main thread only waits for another thread of the process,
@@ -77,6 +79,7 @@ class Activities {
 
   const JobSnapshot& job_;
   const std::vector<std::vector<known::Role>>& roles_;
+  const Families& families_;
   RuleCache rules_;
   std::optional<bool> most_wait_for_buckets_;
 };

@@ -6,6 +6,7 @@
 #include "analyzers/candidates.h"
 #include "analyzers/difference_words.h"
 #include "analyzers/facts.h"
+#include "analyzers/gone_ranks.h"
 #include "analyzers/rank_activity.h"
 
 namespace rankstacks::analyzers {
@@ -36,17 +37,19 @@ Analysis analyze(const JobSnapshot& job) { return analyze(job, find_differences(
 
 Analysis analyze(const JobSnapshot& job, std::vector<Difference> differences) {
   Analysis analysis;
+  const Families families(job);
   analysis.roles = assign_roles(job);
   analysis.clusters = cluster_threads(job, analysis.roles);
   analysis.cluster_of.resize(job.ranks.size());
   for (std::size_t r = 0; r < job.ranks.size(); ++r) analysis.cluster_of[r].assign(job.ranks[r].threads.size(), -1);
   for (const Cluster& cluster : analysis.clusters)
     for (const auto& [rank, thread] : cluster.members) analysis.cluster_of[rank][thread] = cluster.id;
-  const std::vector<RankState> states = states_of(job, analysis.roles, analysis.clusters);
+  const std::vector<RankState> states = states_of(job, analysis.roles, analysis.clusters, families);
   analysis.activities = activities_of(job, states);
-  const std::vector<PendingOperation> operations = pending_operations(job, states);
+  const MissingRanks missing = missing_ranks(job);
+  const std::vector<PendingOperation> operations = pending_operations(job, states, missing);
   analysis.waits = WaitGraph(job, states, operations);
-  const Facts facts{job, analysis.roles, states, operations, analysis.waits};
+  const Facts facts{job, families, analysis.roles, states, operations, analysis.waits, missing};
   analysis.verdict = judge(facts);
   analysis.verdict.chains = chains_of(analysis.waits, analysis.verdict.suspects);
   if (analysis.verdict.status == VerdictStatus::kUndecided && analysis.verdict.candidates.empty())

@@ -8,14 +8,9 @@
 #include "analyzers/names.h"
 #include "analyzers/thread_waits.h"
 #include "base/text.h"
-#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
-
-bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) {
-  return child.kind == RankKind::kChild && is_parent(rank, child);
-}
 
 // A data-loader worker that works: frames of the data set are inside of torch's worker loop. An idle worker waits for
 // an index there.
@@ -79,33 +74,34 @@ bool may_miss_child(const JobSnapshot& job, const RankState& state) {
   return call != "wait4" && call != "waitid" && call != "waitpid" && !reads_output(job, thread);
 }
 
-std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
-  return static_cast<std::size_t>(std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) {
-    return is_child_of(child, rank) && is_dead(child);
-  }));
+std::size_t dead_children_of(const JobSnapshot& job, const Families& families, std::size_t rank) {
+  const auto children = families.children_of(rank);
+  return static_cast<std::size_t>(
+      std::count_if(children.begin(), children.end(), [&](std::size_t child) { return is_dead(job.ranks[child]); }));
 }
 
 // A child that ended normally and was not waited for leaves the same trace as a worker that died. If ranks that have
 // arrived at a collective have as many dead children, this is normal for their common program.
-void forget_common_dead_children(const JobSnapshot& job, std::vector<RankState>& states) {
+void forget_common_dead_children(const JobSnapshot& job, const Families& families, std::vector<RankState>& states) {
   std::optional<std::size_t> common;
   for (const RankState& s : states)
     if (s.readable && !s.unrelated && known::waits_for_ranks(s.doing.activity))
-      common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
+      common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, families, s.rank));
   for (RankState& s : states)
-    if (s.dead_child && common && dead_children_of(job, job.ranks[s.rank]) <= *common) s.dead_child.reset();
+    if (s.dead_child && common && dead_children_of(job, families, s.rank) <= *common) s.dead_child.reset();
 }
 
-void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, RankState& state) {
+void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                         const Families& families, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const bool may_read_child =
       state.doing.activity == known::Activity::kUserCode && reads_pipe(rank.threads[state.doing.thread]);
   if (may_read_child || state.doing.activity == known::Activity::kSubprocess ||
       state.doing.activity == known::Activity::kCompiling) {
     std::vector<std::size_t>& candidates = state.awaited_children;
-    for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+    for (const std::size_t c : families.children_of(state.rank)) {
       const RankSnapshot& child = job.ranks[c];
-      if (!is_child_of(child, rank) || is_dead(child)) continue;
+      if (is_dead(child)) continue;
       const bool loads = std::find(roles[c].begin(), roles[c].end(), known::Role::kDataLoader) != roles[c].end();
       if (!loads && may_be_waited_for(job, child)) candidates.push_back(c);
     }
@@ -118,9 +114,8 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
       activity != known::Activity::kPythonLock &&
       (activity != known::Activity::kUserCode || !polls_asleep(job, rank.threads[state.doing.thread])))
     return;
-  for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+  for (const std::size_t c : families.children_of(state.rank)) {
     const RankSnapshot& child = job.ranks[c];
-    if (!is_child_of(child, rank)) continue;
     if (is_dead(child)) {
       if (!state.dead_child && may_miss_child(job, state)) state.dead_child = c;
       state.reads_after_end |= activity == known::Activity::kSubprocess && state.awaited_children.empty() &&
@@ -146,25 +141,23 @@ bool is_dead(const RankSnapshot& process) {
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
 }
 
-std::optional<std::size_t> awaited_child(const JobSnapshot& job, const RankState& state) {
+std::optional<std::size_t> awaited_child(const JobSnapshot& job, const Families& families, const RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   if (!state.readable || state.doing.thread >= rank.threads.size()) return std::nullopt;
   const auto& call = rank.threads[state.doing.thread].syscall;
   if (!call || call->others.size() != 1 || call->own_end) return std::nullopt;
-  for (std::size_t c = 0; c < job.ranks.size(); ++c)
-    if (job.ranks[c].pid == call->others.front().pid && is_child_of(job.ranks[c], rank) && !is_dead(job.ranks[c]) &&
-        !job.ranks[c].threads.empty())
+  for (const std::size_t c : families.children_of(state.rank))
+    if (job.ranks[c].pid == call->others.front().pid && !is_dead(job.ranks[c]) && !job.ranks[c].threads.empty())
       return c;
   return std::nullopt;
 }
 
 MeetingOfChildren meeting_of_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
-                                      std::size_t rank) {
+                                      const Families& families, std::size_t rank) {
   MeetingOfChildren meeting;
-  Activities activities(job, roles);
-  for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+  Activities activities(job, roles, families);
+  for (const std::size_t c : families.children_of(rank)) {
     const RankSnapshot& child = job.ranks[c];
-    if (!is_child_of(child, job.ranks[rank])) continue;
     if (is_dead(child)) {
       meeting.ended.push_back(c);
       continue;
@@ -183,10 +176,10 @@ MeetingOfChildren meeting_of_children(const JobSnapshot& job, const std::vector<
 }
 
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
-                      std::vector<RankState>& states) {
+                      const Families& families, std::vector<RankState>& states) {
   for (RankState& state : states)
-    if (state.readable) look_at_children_of(job, roles, state);
-  forget_common_dead_children(job, states);
+    if (state.readable) look_at_children_of(job, roles, families, state);
+  forget_common_dead_children(job, families, states);
 }
 
 }  // namespace rankstacks::analyzers

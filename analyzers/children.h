@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyzers/rank_state.h"
+#include "model/families.h"
 
 namespace rankstacks::analyzers {
 
@@ -16,10 +17,10 @@ bool is_dead(const RankSnapshot& process);
 // may wait, for a child. Of a rank that reads the output of a child it also changes the activity. Dead children do not
 // count if every rank that has arrived in a collective has as many.
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
-                      std::vector<RankState>& states);
+                      const Families& families, std::vector<RankState>& states);
 
 // The child at the other end of what a rank waits for, if that is one of its children alone.
-std::optional<std::size_t> awaited_child(const JobSnapshot& job, const RankState& state);
+std::optional<std::size_t> awaited_child(const JobSnapshot& job, const Families& families, const RankState& state);
 
 // The child processes of a rank, if all that may do its work wait for each other in one collective, such as a barrier
 // of multiprocessing.
@@ -29,6 +30,6 @@ struct MeetingOfChildren {
   std::vector<std::size_t> ended;  // indices of children that have ended, and would be missing there
 };
 MeetingOfChildren meeting_of_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
-                                      std::size_t rank);
+                                      const Families& families, std::size_t rank);
 
 }  // namespace rankstacks::analyzers

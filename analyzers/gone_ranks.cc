@@ -36,13 +36,57 @@ bool is_left_behind(const JobSnapshot& job, const UnseenRank& unseen, int world)
   });
 }
 
+// The numbers of ranks, from 0 to below the world size; others are none.
+class RanksSeen {
+ public:
+  explicit RanksSeen(int world) : has_(static_cast<std::size_t>(world)) {}
+  // Whether it is a number of a rank, and new.
+  bool add(int rank) {
+    if (rank < 0 || static_cast<std::size_t>(rank) >= has_.size() || has(rank)) return false;
+    has_[static_cast<std::size_t>(rank)] = some_ = true;
+    return true;
+  }
+  bool has(int rank) const { return has_[static_cast<std::size_t>(rank)]; }
+  bool has_any(int first, int end) const {
+    return std::find(has_.begin() + first, has_.begin() + end, true) != has_.begin() + end;
+  }
+  bool empty() const { return !some_; }
+
+ private:
+  std::vector<bool> has_;
+  bool some_ = false;
+};
+
+// How many ranks each machine has.
+class RanksPerMachine {
+ public:
+  // Ranks that follow one another are mostly of one machine, which is looked up once.
+  void add(const RankSnapshot& rank) {
+    if (last_ == nullptr || last_->host != rank.host || last_->pid_space != rank.pid_space) {
+      last_ = &rank;
+      count_ = &counts_[process_key(rank, 0)];
+    }
+    ++*count_;
+  }
+  void add(const UnseenRank& unseen) { ++counts_[process_key(UnseenRank{0, unseen.host, 0, unseen.pid_space})]; }
+  int most() const {
+    int most = 0;
+    for (const auto& [machine, count] : counts_) most = std::max(most, count);
+    return most;
+  }
+
+ private:
+  std::map<ProcessKey, int> counts_;  // by the machine's process 0
+  const RankSnapshot* last_ = nullptr;
+  int* count_ = nullptr;
+};
+
 }  // namespace
 
 MissingRanks missing_ranks(const JobSnapshot& job) {
   MissingRanks missing;
-  std::set<int> seen;
-  std::map<ProcessKey, int> per_machine;  // by its process 0
-  int world = 0, stated = 0;              // stated: ranks on one machine
+  std::vector<const RankSnapshot*> alive;
+  int world = 0, stated = 0;  // stated: ranks on one machine
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.kind != RankKind::kRank) continue;
     if (!rank.rank && is_dead(rank)) continue;           // its environment ended with it
@@ -51,27 +95,31 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
     if (world != 0 && *rank.world_size != world) return missing;
     world = *rank.world_size;
     stated = std::max(stated, std::min(rank.local_world_size.value_or(0), world));
-    if (seen.insert(*rank.rank).second) ++per_machine[process_key(rank, 0)];
+    alive.push_back(&rank);
   }
   constexpr int kMaxRanks = 1 << 20;  // more than any job has; a corrupt snapshot may say anything
-  if (seen.empty() || world > kMaxRanks) return missing;
+  if (alive.empty() || world > kMaxRanks) return missing;
+  RanksSeen seen(world);
+  RanksPerMachine per_machine;
+  for (const RankSnapshot* rank : alive)
+    if (seen.add(*rank->rank)) per_machine.add(*rank);
   for (const UnseenRank& unseen : job.not_looked_at)
-    if (unseen.rank < world && seen.insert(unseen.rank).second) {
+    if (seen.add(unseen.rank)) {
       (is_left_behind(job, unseen, world) ? missing.certain : missing.alive).push_back(unseen.rank);
-      ++per_machine[process_key(UnseenRank{0, unseen.host, 0, unseen.pid_space})];
+      per_machine.add(unseen);
     }
-  int block = stated;
-  for (const auto& [machine, count] : per_machine) block = std::max(block, count);
+  if (seen.empty()) return missing;
+  const int block = std::max(stated, per_machine.most());
   // Blocks of `block` ranks: a block of which no rank was captured is a machine that was not captured. So is a
   // shorter block at the end, if there are others.
   std::vector<int> tail;
   for (int first = 0; first < world; first += block) {
     const int end = std::min(first + block, world);
-    const auto some = seen.lower_bound(first);
-    const bool unseen = some == seen.end() || *some >= end;
-    std::vector<int>& into = !unseen ? missing.certain : end - first == block ? missing.elsewhere : tail;
+    std::vector<int>& into = seen.has_any(first, end) ? missing.certain
+                             : end - first == block   ? missing.elsewhere
+                                                      : tail;
     for (int r = first; r < end; ++r)
-      if (!seen.contains(r)) into.push_back(r);
+      if (!seen.has(r)) into.push_back(r);
   }
   // A node that has not answered keeps its ranks from being looked at; they may well be there.
   std::set<int> silent;
@@ -91,7 +139,8 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   return missing;
 }
 
-std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) {
+std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                       const MissingRanks& missing) {
   std::vector<std::size_t> faults, aborts, followers;
   std::size_t ranks = 0;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -119,8 +168,7 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
         std::all_of(faults.begin(), faults.end(), [&](std::size_t r) { return job.ranks[r].signal->number == first; });
     return shared ? std::vector<std::size_t>{} : faults;
   }
-  if (aborts.empty() && (followers.size() < ranks || ranks == 1) && missing_ranks(job).certain.empty())
-    return followers;
+  if (aborts.empty() && (followers.size() < ranks || ranks == 1) && missing.certain.empty()) return followers;
   return ranks > 1 && aborts.size() == ranks ? std::vector<std::size_t>{} : aborts;
 }
 

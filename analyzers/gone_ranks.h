@@ -21,6 +21,7 @@ MissingRanks missing_ranks(const JobSnapshot& job);
 
 // The ranks whose core has a fatal signal that the others' cores do not have, and that no other rank has caused: a rank
 // that ends because another one's connection has broken, or because another one did not come, follows from that.
-std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles);
+std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                       const MissingRanks& missing);
 
 }  // namespace rankstacks::analyzers

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "model/process_index.h"
 #include "model/process_key.h"
 #include "model/rank_set.h"
 
@@ -84,23 +85,30 @@ Reference reference_of(const std::vector<Member>& members) {
 }
 
 // Processes on the same device that do not belong to the job.
-std::size_t unrelated_on(const JobSnapshot& job, const Member& member) {
-  std::set<Pid> known;
-  for (const RankSnapshot& rank : job.ranks)
-    if (same_pids(rank, job.ranks[member.rank])) known.insert(rank.pid);
-  for (const UnseenRank& unseen : job.not_looked_at)
-    if (process_key(unseen) == process_key(job.ranks[member.rank], unseen.pid)) known.insert(unseen.pid);
-  const std::vector<Pid>& others = member.health().other_processes;
-  return static_cast<std::size_t>(
-      std::count_if(others.begin(), others.end(), [&](Pid pid) { return !known.contains(pid); }));
-}
+class UnrelatedProcesses {
+ public:
+  explicit UnrelatedProcesses(const JobSnapshot& job) : job_(job), processes_(job) {
+    for (const UnseenRank& unseen : job.not_looked_at) unseen_.insert(process_key(unseen));
+  }
+  std::size_t on(const Member& member) const {
+    const std::vector<Pid>& others = member.health().other_processes;
+    return static_cast<std::size_t>(std::count_if(others.begin(), others.end(), [&](Pid pid) {
+      return processes_.find(member.rank, pid).empty() && !unseen_.contains(process_key(job_.ranks[member.rank], pid));
+    }));
+  }
+
+ private:
+  const JobSnapshot& job_;
+  const ProcessIndex processes_;
+  std::set<ProcessKey> unseen_;
+};
 
 constexpr double kAtRest = 10;          // percent
 constexpr double kFarUtilization = 50;  // minimal difference in points
 constexpr double kSlowClock = 0.85;     // of the others' clock: boost clocks vary by a few percent between boards
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
-std::vector<std::string> notes_of(const JobSnapshot& job, const Member& member, const Reference& most) {
+std::vector<std::string> notes_of(const UnrelatedProcesses& processes, const Member& member, const Reference& most) {
   const GpuHealth& h = member.health();
   std::vector<std::string> notes;
   const auto note = [&]<class... A>(fmt::format_string<A...> format, A&&... arguments) {
@@ -136,7 +144,7 @@ std::vector<std::string> notes_of(const JobSnapshot& job, const Member& member, 
   if (h.pcie_width && ((most.pcie_width && *h.pcie_width < *most.pcie_width) ||
                        (h.pcie_width_max && *h.pcie_width < *h.pcie_width_max)))
     note("PCIe x{} of x{}", *h.pcie_width, std::max(h.pcie_width_max.value_or(0), most.pcie_width.value_or(0)));
-  if (const std::size_t unrelated = unrelated_on(job, member); unrelated > 0)
+  if (const std::size_t unrelated = processes.on(member); unrelated > 0)
     note("{} other process{} on it", unrelated, plural(unrelated, "es"));
   if (most.driver && h.driver != *most.driver && !h.driver.empty())
     note("driver {}, of the others {}", h.driver, *most.driver);
@@ -153,10 +161,11 @@ std::vector<GpuCondition> gpu_conditions(const JobSnapshot& job) {
     for (std::size_t g = 0; g < job.ranks[r].gpus.size() && job.ranks[r].kind == RankKind::kRank; ++g)
       if (job.ranks[r].gpus[g].health) members.push_back({r, g, &job.ranks[r].gpus[g]});
   const Reference most = reference_of(members);
+  const UnrelatedProcesses processes(job);
   std::vector<GpuCondition> conditions;
   std::vector<std::vector<std::string>> all_notes;
   for (const Member& member : members) {
-    conditions.push_back({member.rank, member.gpu, notes_of(job, member, most), false});
+    conditions.push_back({member.rank, member.gpu, notes_of(processes, member, most), false});
     all_notes.push_back(conditions.back().notes);
   }
   if (members.size() < 2) return conditions;

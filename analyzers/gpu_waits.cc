@@ -125,20 +125,19 @@ class GpuRefinement {
   // launches there that wait for a copy, an event or a function of the host's.)
   void forget_other_moments() {
     const LaunchCounts launched(job_);
-    std::vector<std::size_t> passing;
+    std::vector<std::size_t> passing, others;
+    std::copy_if(compared_.begin(), compared_.end(), std::back_inserter(others),
+                 [&](std::size_t i) { return !states_[i].gpu.in_collective(); });
+    if (others.empty()) return;
     for (const std::size_t i : compared_) {
       const GpuState& gpu = states_[i].gpu;
       if (gpu.activity != GpuActivity::kCollective || gpu.only_messages()) continue;
-      bool some_passed = false, some_wait = false;
-      for (const std::size_t j : compared_) {
-        const RankState& other = states_[j];
-        if (j == i || other.gpu.in_collective()) continue;
-        const bool passed = other.gpu.activity == GpuActivity::kIdle && known::waits_for_ranks(other.doing.activity) &&
-                            launched.share_some(states_[i].rank, other.rank) &&
-                            launched.are_equal(states_[i].rank, other.rank);
-        (passed ? some_passed : some_wait) = true;
-      }
-      if (some_passed && !some_wait) passing.push_back(i);
+      if (std::all_of(others.begin(), others.end(), [&](std::size_t j) {
+            const RankState& other = states_[j];
+            return other.gpu.activity == GpuActivity::kIdle && known::waits_for_ranks(other.doing.activity) &&
+                   launched.share_some(states_[i].rank, other.rank) && launched.are_equal(states_[i].rank, other.rank);
+          }))
+        passing.push_back(i);
     }
     for (const std::size_t i : passing) states_[i].gpu = GpuState();
   }

@@ -75,7 +75,8 @@ std::size_t other_end_of(const JobSnapshot& job, const std::map<ProcessKey, std:
 
 // The child of `holder` that has the lock for which `s` waits, if all that is known of this child is that it does
 // something of its own. std::nullopt if it is the rank itself, or if the child waits for another process.
-std::optional<std::size_t> child_with_lock(const JobSnapshot& job, const RankState& s, const RankState& holder) {
+std::optional<std::size_t> child_with_lock(const JobSnapshot& job, const Families& families, const RankState& s,
+                                           const RankState& holder) {
   const SyscallInfo& call = *waiting_thread(job, s).syscall;
   if (!is_lock(call)) return std::nullopt;
   const RankSnapshot& parent = job.ranks[holder.rank];
@@ -83,11 +84,9 @@ std::optional<std::size_t> child_with_lock(const JobSnapshot& job, const RankSta
                   [&](const OtherEnd& end) { return process_key(job.ranks[s.rank], end.pid) == process_key(parent); }))
     return std::nullopt;
   for (const OtherEnd& end : call.others) {
-    for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+    for (const std::size_t c : families.children_of(holder.rank)) {
       const RankSnapshot& child = job.ranks[c];
-      if (child.kind != RankKind::kChild || !is_parent(parent, child) ||
-          process_key(child) != process_key(job.ranks[s.rank], end.pid))
-        continue;
+      if (process_key(child) != process_key(job.ranks[s.rank], end.pid)) continue;
       const auto main = thread_with(child, child.pid);
       if (!main) return std::nullopt;
       const auto& does = child.threads[*main].syscall;
@@ -181,7 +180,7 @@ void leave_other_stores(const JobSnapshot& job, const std::vector<std::vector<kn
   }
 }
 
-void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
+void refine_by_other_ends(const JobSnapshot& job, const Families& families, std::vector<RankState>& states) {
   const auto has_other_end = [&](const RankState& s) {
     const auto& call = waiting_thread(job, s).syscall;
     return call && !call->others.empty();
@@ -197,7 +196,7 @@ void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states
     if (next[i] == kNone || next[next[i]] != kNone) continue;
     RankState& holder = states[next[i]];
     if (!holder.readable || holder.unrelated || !known::waits_for_ranks(holder.doing.activity)) continue;
-    const auto child = child_with_lock(job, states[i], holder);
+    const auto child = child_with_lock(job, families, states[i], holder);
     if (!child) continue;
     holder.doing.activity = known::Activity::kSubprocess;
     holder.doing.operation = {};

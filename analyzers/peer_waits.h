@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyzers/rank_state.h"
+#include "model/families.h"
 
 namespace rankstacks::analyzers {
 
@@ -25,6 +26,6 @@ void leave_other_stores(const JobSnapshot& job, const std::vector<std::vector<kn
 // server in a rank that has arrived in a collective is what that collective lacks.) A loader worker's wait for a lock
 // is its rank's. If the holder is a child of a rank that waits for ranks, that child is what keeps them: the rank then
 // does what the child does (RankState::holds_by_child).
-void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states);
+void refine_by_other_ends(const JobSnapshot& job, const Families& families, std::vector<RankState>& states);
 
 }  // namespace rankstacks::analyzers

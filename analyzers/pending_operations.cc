@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "analyzers/gone_ranks.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -39,8 +38,8 @@ bool same_operation(const RankState& a, const RankState& b, const std::string& p
 
 class OperationFinder {
  public:
-  OperationFinder(const JobSnapshot& job, const std::vector<RankState>& states)
-      : job_(job), states_(states), missing_(missing_ranks(job).certain), operation_of_(states.size(), kNone) {}
+  OperationFinder(const JobSnapshot& job, const std::vector<RankState>& states, const MissingRanks& missing)
+      : job_(job), states_(states), missing_(missing.certain), operation_of_(states.size(), kNone) {}
 
   std::vector<PendingOperation> find() {
     group_those_alike();
@@ -174,7 +173,7 @@ class OperationFinder {
 
   const JobSnapshot& job_;
   const std::vector<RankState>& states_;
-  const std::vector<int> missing_;  // derived from the world size
+  const std::vector<int>& missing_;  // derived from the world size
   std::vector<PendingOperation> operations_;
   std::vector<std::string> places_;        // place_key of each operation's members
   std::vector<std::size_t> operation_of_;  // by state; kNone if it waits in none
@@ -185,8 +184,9 @@ class OperationFinder {
 
 }  // namespace
 
-std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states) {
-  return OperationFinder(job, states).find();
+std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states,
+                                                 const MissingRanks& missing) {
+  return OperationFinder(job, states, missing).find();
 }
 
 std::size_t representative_of(const PendingOperation& operation, const std::vector<RankState>& states) {

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzers/gone_ranks.h"
 #include "analyzers/rank_state.h"
 
 namespace rankstacks::analyzers {
@@ -32,7 +33,8 @@ struct PendingOperation {
 };
 
 // The operations of all states that are readable and not unrelated.
-std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states);
+std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states,
+                                                 const MissingRanks& missing);
 
 // The member (an index into the states) that tells most about the operation: one whose watchdog names it, if any.
 std::size_t representative_of(const PendingOperation& operation, const std::vector<RankState>& states);

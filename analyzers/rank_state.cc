@@ -25,7 +25,6 @@
 #include "known/counter_names.h"
 #include "known/places.h"
 #include "known/process_titles.h"
-#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -87,13 +86,13 @@ bool has_server(const JobSnapshot& job, std::size_t rank, std::size_t apart_from
 }
 
 // It reads what a child sends that is itself a server's front end between two requests.
-bool waits_for_front_end(const JobSnapshot& job, const RankState& state) {
+bool waits_for_front_end(const JobSnapshot& job, const Families& families, const RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot& thread = rank.threads[state.doing.thread];
   if (!thread.syscall) return false;
   bool any = false;
-  for (const RankSnapshot& child : job.ranks) {
-    if (child.kind != RankKind::kChild || !is_parent(rank, child)) continue;
+  for (const std::size_t c : families.children_of(state.rank)) {
+    const RankSnapshot& child = job.ranks[c];
     const auto& ends = thread.syscall->others;
     if (std::none_of(ends.begin(), ends.end(), [&](const OtherEnd& end) { return end.pid == child.pid; })) continue;
     const ThreadSnapshot* main = main_thread(child);
@@ -225,8 +224,8 @@ void refine_by_remote_calls(const JobSnapshot& job, Activities& activities, std:
 }  // namespace
 
 std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
-                                 const std::vector<Cluster>& clusters) {
-  Activities activities(job, roles);
+                                 const std::vector<Cluster>& clusters, const Families& families) {
+  Activities activities(job, roles, families);
   std::vector<RankState> states = own_states(job, roles, activities);
   find_unrelated(job, states);
   refine_by_training_threads(job, roles, activities, states);
@@ -236,19 +235,19 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   for (RankState& s : states)
     s.gpu_wait_may_be_collective =
         s.readable && s.doing.activity == known::Activity::kGpuWait && has_nccl(roles[s.rank]);
-  look_at_children(job, roles, states);
+  look_at_children(job, roles, families, states);
   find_peer_waits(job, states);
   refine_by_classes(job, clusters, activities, states);
   leave_other_stores(job, roles, states);
-  refine_by_other_ends(job, states);
+  refine_by_other_ends(job, families, states);
   refine_by_accepts(job, states);
   refine_by_receiving_threads(job, roles, states);
   refine_by_lone_waits(job, roles, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
     const ThreadSnapshot& deciding = job.ranks[state.rank].threads[state.doing.thread];
-    state.serves = !waits_for_connection(state) &&
-                   (waits_for_requests(job, job.ranks[state.rank], deciding) || waits_for_front_end(job, state));
+    state.serves = !waits_for_connection(state) && (waits_for_requests(job, job.ranks[state.rank], deciding) ||
+                                                    waits_for_front_end(job, families, state));
     state.has_server = has_server(job, state.rank, state.doing.thread);
     find_progress(job, roles, state);
     refine_by_native_wait(job, roles[state.rank], state);

@@ -121,7 +121,7 @@ struct RankState {
 
 // One for each rank (children excluded), in the order of the snapshot.
 std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
-                                 const std::vector<Cluster>& clusters);
+                                 const std::vector<Cluster>& clusters, const Families& families);
 
 // The collective that the watchdogs of all ranks that wait name; std::nullopt if there is none.
 std::optional<TimedOutWork> common_work(const std::vector<RankState>& states);

@@ -11,6 +11,7 @@
 #include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
 #include "analyzers/watchdog_reporters.h"
+#include "analyzers/whole_hosts.h"
 #include "base/text.h"
 #include "model/rank_set.h"
 
@@ -95,8 +96,9 @@ std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::str
   if (!like_first.empty()) {
     text += fmt::format("; {} likewise", name_ranks(job_, like_first));
     like_first.push_back(suspects.front().rank);
-    if (const std::string stages = whole_stages(job_, like_first); !stages.empty())
-      text += fmt::format(" ({})", stages);
+    std::string where = whole_stages(job_, like_first);
+    if (where.empty()) where = WholeHosts(job_).describe(like_first);
+    if (!where.empty()) text += fmt::format(" ({})", where);
   }
   std::map<Reason, std::vector<std::size_t>> by_reason;
   for (const Suspect& s : suspects)

@@ -92,7 +92,7 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
 }
 
 std::vector<std::size_t> Judge::first_to_crash() const {
-  std::vector<std::size_t> crashed = crashed_ranks(job_, facts_.roles);
+  std::vector<std::size_t> crashed = crashed_ranks(job_, facts_.roles, facts_.missing);
   std::erase_if(crashed, [&](std::size_t r) {
     return std::any_of(own_watchdogs_.reporters.begin(), own_watchdogs_.reporters.end(),
                        [&](const OwnWatchdog& one) { return states_[one.state].rank == r; });
@@ -170,7 +170,7 @@ std::optional<Verdict> Judge::of_reports_of_others() const {
       ++unclear;
     }
   }
-  const std::vector<int> missing = missing_ranks(job_).certain;
+  const std::vector<int>& missing = facts_.missing.certain;
   // Nobody says why it has aborted, and one that is not there has not even done that.
   if (silent == tally_.compared && silent > 1 && !missing.empty()) {
     Verdict verdict = of_missing(missing);
@@ -213,7 +213,7 @@ std::optional<Verdict> Judge::of_broken_connections() const {
   });
   if (broken.empty() || !all_ended) return std::nullopt;
   if (explain_by_flight_records(job_, states_, facts_.roles)) return std::nullopt;  // what they waited in is known
-  const std::vector<int> missing = missing_ranks(job_).certain;
+  const std::vector<int>& missing = facts_.missing.certain;
   if (!missing.empty()) return of_missing(missing);
   return undecided(broken +
                    " and ended for that: which rank was the first to end is not in these cores; the launcher's "

@@ -156,7 +156,7 @@ Verdict Judge::of_ended_not_waited_for() const {
 }
 
 std::optional<Verdict> Judge::of_lost_party(const RankState& s) const {
-  const MeetingOfChildren meeting = meeting_of_children(job_, facts_.roles, s.rank);
+  const MeetingOfChildren meeting = meeting_of_children(job_, facts_.roles, facts_.families, s.rank);
   if (meeting.waiting == 0 || meeting.ended.empty()) return std::nullopt;
   RankState lost = s;
   lost.dead_child = meeting.ended.front();
@@ -167,13 +167,13 @@ std::optional<Verdict> Judge::of_lost_party(const RankState& s) const {
 }
 
 std::optional<Verdict> Judge::of_waiting_children() const {
-  Activities activities(job_, facts_.roles);
+  Activities activities(job_, facts_.roles, facts_.families);
   std::vector<std::size_t> waiting;
   std::string operation;
   std::vector<Suspect> others;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& s = states_[i];
-    const auto child = awaited_child(job_, s);
+    const auto child = awaited_child(job_, facts_.families, s);
     if (!child) return std::nullopt;
     const Doing doing = activities.of_rank(*child);
     if (known::waits_for_ranks(doing.activity)) {
@@ -241,7 +241,7 @@ std::optional<Verdict> Judge::of_silence_at_one_place() const {
 }
 
 std::optional<Verdict> Judge::of_missing_at_one_place() const {
-  const std::vector<int> missing = missing_ranks(job_).certain;
+  const std::vector<int>& missing = facts_.missing.certain;
   if (missing.empty() || !several_samples_ || !tally_.failed.empty()) return std::nullopt;
   // Cores may be those of some ranks only, and a server waits for requests, whoever is there.
   const bool wait_for_someone = std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
@@ -346,7 +346,7 @@ std::optional<Verdict> Judge::of_polling_kernels() const {
 }
 
 std::optional<Verdict> Judge::of_waits_inwards() const {
-  if (!tally_.failed.empty() || !tally_.unrelated.empty() || !missing_ranks(job_).certain.empty()) return std::nullopt;
+  if (!tally_.failed.empty() || !tally_.unrelated.empty() || !facts_.missing.certain.empty()) return std::nullopt;
   std::vector<std::size_t> receiving, inwards;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& s = states_[i];

@@ -299,7 +299,7 @@ Verdict Judge::of_waiting() const {
   if (!tally_.failed.empty())
     return undecided(fmt::format("{}; what is missing is the rank that could not be read", waiting));
   const auto ended = needed_of_ended();
-  const MissingRanks missing = missing_ranks(job_);
+  const MissingRanks& missing = facts_.missing;
   if (auto absent = of_absent(needed_of(missing), ended)) return *absent;
   if (tally_.compared == 1)
     if (auto lost = of_lost_party(states_[tally_.waiting.front()])) return *lost;

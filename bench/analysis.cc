@@ -14,6 +14,7 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/rank_state.h"
+#include "model/families.h"
 #include "report/report.h"
 #include "tests/support/many_ranks.h"
 
@@ -49,9 +50,11 @@ int main(int argc, char** argv) {
   fmt::print("{} ranks of {} threads, {} different frames\n", ranks, threads, job.frames.size());
   const auto roles = analyzers::assign_roles(job);
   const auto clusters = analyzers::cluster_threads(job, roles);
+  const Families families(job);
+  measure("families", [&] { (void)Families(job); });
   measure("roles", [&] { analyzers::assign_roles(job); });
   measure("clusters", [&] { analyzers::cluster_threads(job, roles); });
-  measure("states", [&] { analyzers::states_of(job, roles, clusters); });
+  measure("states", [&] { analyzers::states_of(job, roles, clusters, families); });
   measure("analysis in all", [&] { analyzers::analyze(job); });
   const analyzers::Analysis analysis = analyzers::analyze(job);
   measure("text report", [&] { report::text_report(job, analysis, {}); });

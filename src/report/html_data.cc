@@ -16,6 +16,8 @@
 #include "analyzers/gpu_state.h"
 #include "analyzers/node_words.h"
 #include "analyzers/place.h"
+#include "analyzers/whole_hosts.h"
+#include "model/families.h"
 #include "model/rank_set.h"
 #include "report/html_tables.h"
 #include "report/json_words.h"
@@ -47,7 +49,7 @@ std::vector<int> texts(HtmlTables& tables, const std::vector<std::string>& lines
 class HtmlData {
  public:
   HtmlData(const JobSnapshot& job, const analyzers::Analysis& analysis)
-      : job_(job), analysis_(analysis), tables_(job), json_(1 << 20) {}
+      : job_(job), analysis_(analysis), families_(job), hosts_(job), tables_(job), json_(1 << 20) {}
 
   std::string write(bool redacted) {
     json_.open('{', true);
@@ -148,7 +150,10 @@ class HtmlData {
                           thread.stack_end == StackEnd::kComplete
                               ? ""
                               : fmt::format("outer frames are missing: {}", end_in_words(thread.stack_end))});
-      if (job_.ranks[r].kind == RankKind::kRank) text("stages", analyzers::whole_stages(job_, cluster.ranks));
+      if (job_.ranks[r].kind == RankKind::kRank) {
+        const std::string stages = analyzers::whole_stages(job_, cluster.ranks);
+        text("stages", stages.empty() ? hosts_.describe(cluster.ranks) : stages);
+      }
       json_.close();
     }
     json_.close();
@@ -231,11 +236,8 @@ class HtmlData {
 
   // The index of the rank that the process belongs to; kNone if that is not in the report.
   int parent_of(std::size_t r) const {
-    const RankSnapshot& child = job_.ranks[r];
-    for (std::size_t p = 0; p < job_.ranks.size(); ++p)
-      if (job_.ranks[p].kind == RankKind::kRank && job_.ranks[p].pid == child.parent &&
-          job_.ranks[p].host == child.host)
-        return static_cast<int>(p);
+    for (const std::size_t parent : families_.parents_of(r))
+      if (job_.ranks[parent].kind == RankKind::kRank) return static_cast<int>(parent);
     return kNone;
   }
 
@@ -468,6 +470,8 @@ class HtmlData {
 
   const JobSnapshot& job_;
   const analyzers::Analysis& analysis_;
+  const Families families_;
+  const analyzers::WholeHosts hosts_;
   const TextStyle style_{false};
   HtmlTables tables_;
   JsonText json_;

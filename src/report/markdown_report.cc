@@ -57,7 +57,9 @@ class MarkdownText {
         analysis_(analysis),
         options_(options),
         frames_(job.frames),
-        view_{job, analysis, frames_, style_, kWidth} {}
+        families_(job),
+        hosts_(job),
+        view_{job, families_, hosts_, analysis, frames_, style_, kWidth} {}
 
   std::string write() const {
     const std::vector<MarkdownSection> sections = all_sections();
@@ -245,6 +247,8 @@ class MarkdownText {
   const MarkdownOptions& options_;
   const TextStyle style_{false};
   const analyzers::NormalizedFrames frames_;
+  const Families families_;
+  const analyzers::WholeHosts hosts_;
   const ClusterView view_;
 };
 

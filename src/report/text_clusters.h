@@ -8,6 +8,8 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/normalize.h"
+#include "analyzers/whole_hosts.h"
+#include "model/families.h"
 #include "report/text_style.h"
 
 namespace rankstacks::report {
@@ -25,6 +27,8 @@ inline constexpr int kFolds = static_cast<int>(Fold::kUserFrames) + 1;
 
 struct ClusterView {
   const JobSnapshot& job;
+  const Families& families;
+  const analyzers::WholeHosts& hosts;
   const analyzers::Analysis& analysis;
   const analyzers::NormalizedFrames& frames;
   const TextStyle& style;

@@ -46,16 +46,19 @@ std::string describe_who_handles(const JobSnapshot& job, std::map<std::string, s
 }  // namespace
 
 std::string describe_members(const JobSnapshot& job, const std::vector<std::pair<std::size_t, std::size_t>>& members) {
+  // Of threads that differ only the calls are named, so it need not be known what all of them are blocked in.
+  constexpr std::size_t kDiffer = 2;
   std::set<std::string> blocks, calls;
   std::size_t holds = 0, waits = 0;
   for (const auto& [r, t] : members) {
     const ThreadSnapshot& thread = job.ranks[r].threads[t];
-    std::string block = analyzers::describe_block(job, thread);
     holds += thread.gil == Gil::kHolds;
     waits += thread.gil == Gil::kWaits;
-    calls.insert(analyzers::run_state_of(job, thread) == analyzers::RunState::kInCall
-                     ? "blocked in " + thread.syscall->name
-                     : block);
+    const bool in_call = analyzers::run_state_of(job, thread) == analyzers::RunState::kInCall;
+    if (in_call) calls.insert("blocked in " + thread.syscall->name);
+    if (in_call && blocks.size() >= kDiffer) continue;
+    std::string block = analyzers::describe_block(job, thread);
+    if (!in_call) calls.insert(block);
     blocks.insert(std::move(block));
   }
   std::string text;

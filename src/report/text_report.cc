@@ -205,7 +205,9 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
   const TextStyle style(options.color);
   const std::size_t width = static_cast<std::size_t>(std::clamp(options.width, 40, 1000));
   const analyzers::NormalizedFrames frames(job.frames);
-  const ClusterView view{job, analysis, frames, style, width};
+  const Families families(job);
+  const analyzers::WholeHosts hosts(job);
+  const ClusterView view{job, families, hosts, analysis, frames, style, width};
 
   Lines head = headline(job, analysis, style, width);
   const Lines records = record_lines(job, style, width);
@@ -214,16 +216,16 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
   // With nothing folded, the other threads may take as many lines as they need; otherwise they get a third of the
   // screen.
   constexpr std::size_t kAll = SIZE_MAX, kOthers = 10, kChildren = 5, kGpus = 6, kLeastClusters = 3;
-  Lines body;
+  Lines body, others;
   bool fits = false;
   for (int step = 0; step <= kFolds; ++step) {
     const Fold fold = static_cast<Fold>(std::min(step, kFolds - 1));
     const bool last = step == kFolds;
-    Lines others = other_thread_lines(view, step == 0 ? kAll : kOthers);
-    append(others, child_lines(view, step == 0 ? kAll : kChildren));
-    Lines gpus = gpu_lines(job, style, width, step == 0 ? kAll : kGpus);
-    append(gpus, std::move(others));
-    others = std::move(gpus);
+    if (step <= 1) {
+      others = gpu_lines(job, style, width, step == 0 ? kAll : kGpus);
+      append(others, other_thread_lines(view, step == 0 ? kAll : kOthers));
+      append(others, child_lines(view, step == 0 ? kAll : kChildren));
+    }
     Lines main = main_thread_lines(view, fold, kAll);
     const std::size_t used = head.size() + others.size() + problems.size();
     if (last)  // nothing more to fold: show fewer clusters, but keep the odd ones
@@ -232,7 +234,7 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
         main = main_thread_lines(view, fold, most);
     fits = used + main.size() <= kScreenLines;
     body = std::move(main);
-    append(body, std::move(others));
+    append(body, others);
     if (fits) break;
   }
   // Stacks tell more than versions that frames' paths state.

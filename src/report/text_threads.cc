@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/deaths.h"
-#include "model/process_key.h"
+#include "model/families.h"
 #include "report/frame_text.h"
 #include "report/json_words.h"
 #include "report/sanitize.h"
@@ -122,12 +122,10 @@ std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vecto
     for (std::size_t r = 0; r < job.ranks.size(); ++r)
       if (!is_rank && name == std::to_string(job.ranks[r].pid)) chosen[r] = true;
   }
-  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
-    const RankSnapshot& child = job.ranks[r];
-    if (child.kind != RankKind::kChild || !child.parent) continue;
-    for (std::size_t p = 0; p < job.ranks.size(); ++p)
-      if (chosen[p] && job.ranks[p].kind == RankKind::kRank && is_parent(job.ranks[p], child)) chosen[r] = true;
-  }
+  const Families families(job);
+  for (std::size_t r = 0; r < job.ranks.size(); ++r)
+    if (chosen[r] && job.ranks[r].kind == RankKind::kRank)
+      for (const std::size_t child : families.children_of(r)) chosen[child] = true;
   std::vector<std::size_t> ranks;
   for (std::size_t r = 0; r < chosen.size(); ++r)
     if (chosen[r]) ranks.push_back(r);

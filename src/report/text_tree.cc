@@ -154,6 +154,7 @@ class TreeText {
     }
     std::string which = ranks.size() == 1 ? analyzers::describe_coordinates(view_.job, ranks.front())
                                           : analyzers::whole_stages(view_.job, ranks);
+    if (which.empty()) which = view_.hosts.describe(ranks);
     if (!which.empty()) which = (ranks.size() == 1 ? ": " : ", ") + sanitize(which);
     const std::string count = fmt::format(" ({}{})", counted(ranks.size(), "rank"), which);
     const std::size_t room = view_.width - std::min(view_.width, indent + 2 + count.size() + 5);

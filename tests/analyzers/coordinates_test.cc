@@ -5,6 +5,7 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/coordinates.h"
+#include "analyzers/whole_hosts.h"
 #include "support/literal_job.h"
 
 using namespace rankstacks;
@@ -204,5 +205,23 @@ TEST_CASE("messages whose peers nobody knows") {
     for (int r = 0; r < 8; ++r)
       stacks[r] = r == 6 ? waits_for_work(12) : in_collective(r < 4 ? "all_gather" : "all_reduce", r < 4 ? 10 : 20);
     CHECK(accused(grid(stacks)) == Accused{{6, "unmatched-p2p"}});
+  }
+}
+
+TEST_CASE("the ranks of whole hosts have these in common, and a rack shows by the names of its nodes") {
+  LiteralJob literal;
+  for (int r = 0; r < 12; ++r)
+    literal.rank(r, 12, in_getitem()).host = "rack" + std::to_string(1 + r / 6) + "-n0" + std::to_string(1 + r % 6 / 2);
+  const WholeHosts hosts(literal.job);
+  CHECK(hosts.describe({2, 3}) == "all ranks of rack1-n02");
+  CHECK(hosts.describe({6, 7, 8, 9, 10, 11}) == "all ranks of rack2-n[01-03]");
+  CHECK(hosts.describe({2, 3, 4}).empty());
+  CHECK(hosts.describe({2}).empty());
+  CHECK(hosts.describe({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}).empty());
+  literal.job.ranks[3].kind = RankKind::kChild;
+  CHECK(hosts.describe({2, 3}).empty());
+  SECTION("one rank on each host: its number says as much") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.host = "n" + std::to_string(rank.pid);
+    CHECK(WholeHosts(literal.job).describe({4, 5}).empty());
   }
 }

@@ -16,14 +16,14 @@ Operation in_python(const std::string& function, const std::string& file = "torc
   LiteralJob literal;
   literal.rank(0, 1, {libc("futex"), py(function, kPackages + file, 10), py("step", "/home/u/train.py", 5)});
   const auto roles = assign_roles(literal.job);
-  return Activities(literal.job, roles).of_thread(0, 0).operation;
+  return Activities(literal.job, roles, Families(literal.job)).of_thread(0, 0).operation;
 }
 
 Operation in_native(const std::string& function) {
   LiteralJob literal;
   literal.rank(0, 1, {libc("futex"), nat(function), nat("main")});
   const auto roles = assign_roles(literal.job);
-  return Activities(literal.job, roles).of_thread(0, 0).operation;
+  return Activities(literal.job, roles, Families(literal.job)).of_thread(0, 0).operation;
 }
 
 }  // namespace

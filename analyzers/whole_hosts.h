@@ -1,0 +1,28 @@
+// Sets of ranks that are those of whole hosts: a node, or a rack of them by the names that it has, is then what the
+// ranks have in common.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "model/snapshot.h"
+
+namespace rankstacks::analyzers {
+
+// Made from a job, which must outlive it.
+class WholeHosts {
+ public:
+  explicit WholeHosts(const JobSnapshot& job);
+  // "all ranks of node-a", "all ranks of rack2-node[01-16]". "" if the ranks (indices into JobSnapshot::ranks) are not
+  // exactly those of whole hosts, or those of all, or if no host has several: then a host says no more than a rank.
+  std::string describe(const std::vector<std::size_t>& ranks) const;
+
+ private:
+  const JobSnapshot& job_;
+  std::vector<std::size_t> host_of_;   // by process
+  std::vector<std::size_t> ranks_on_;  // by host
+  bool any_has_several_ = false;
+};
+
+}  // namespace rankstacks::analyzers
