@@ -1,12 +1,13 @@
 // Measures what the answers of many nodes cost the machine that asks them, on a saved report that is multiplied.
 //
-//     zcat fixtures/nccl/data-loader.json.gz | build/bench_merge [NODES] [RANKS] [THREADS] [STACKS]
+//     zcat fixtures/nccl/data-loader.json.gz | build/bench_merge [NODES] [RANKS] [THREADS] [STACKS] [PAGE]
 //
 // Makes an answer as each of NODES (512) has it, with RANKS (8) of THREADS (30), reads and merges all of them on one
 // core, one after another, as `rankstacks job` does, and analyses them. Addresses differ from rank to rank, as in a
 // real job; in very large ones nodes do not send them. With STACKS there are about so many different ones: the threads
 // of a rank are called from other functions of the report than those of other ranks. Child processes are repeated as
-// they are, with each rank. Answers of the same node as JSON text are read as well, 64 of them, for comparison.
+// they are, with each rank. Answers of the same node as JSON text are read as well, 64 of them, for comparison. PAGE:
+// the report as HTML is written there.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,6 +39,8 @@ namespace {
 constexpr int kNone = HtmlTables::kNone;
 constexpr std::size_t kMaxWaitGroups = 80;  // more could not be read on a screen
 constexpr std::size_t kGpuColumns = 200;
+// In larger jobs threads have no numbers of their own in the page, which they would make several times as large.
+constexpr std::size_t kMaxProcessesWithThreads = 16384;
 
 // The indices of the texts that are not empty.
 std::vector<int> texts(HtmlTables& tables, const std::vector<std::string>& lines) {
@@ -53,7 +57,7 @@ class HtmlData {
 
   std::string write(bool redacted) {
     json_.open('{', true);
-    json_.key("format"), json_.number(1);
+    json_.key("format"), json_.number(2);
     text("version", job_.tool_version);
     text("captured_at", job_.captured_at);
     json_.key("redacted"), json_.boolean(redacted);
@@ -68,7 +72,8 @@ class HtmlData {
     verdict();
     clusters();
     ranks();
-    thread_kinds();
+    kinds("rank_kinds", rank_kinds_);
+    kinds("thread_kinds", thread_kinds_);
     waits();
     gpus();
     flight_recorder();
@@ -184,8 +189,8 @@ class HtmlData {
         fmt::format("[{},{},{},{},{},{},{}]", tables_.text(thread.name), static_cast<int>(analysis_.roles[r][t]),
                     analysis_.cluster_of[r][t], tables_.stack(thread), tables_.text(state),
                     tables_.text(analyzers::describe_place(job_, thread)), json_numbers(texts(tables_, notes)));
-    const auto [it, is_new] = kind_index_.try_emplace(row, static_cast<int>(kinds_.size()));
-    if (is_new) kinds_.push_back(row);
+    const auto [it, is_new] = thread_kind_index_.try_emplace(row, static_cast<int>(thread_kinds_.size()));
+    if (is_new) thread_kinds_.push_back(row);
     return it->second;
   }
 
@@ -194,10 +199,10 @@ class HtmlData {
     return frame.qualname.value_or(frame.function.value_or("?"));
   }
 
-  void thread_kinds() {
-    json_.key("thread_kinds");
+  void kinds(std::string_view name, const std::vector<std::string>& rows) {
+    json_.key(name);
     json_.open('[', true);
-    for (const std::string& row : kinds_) json_.raw(row);
+    for (const std::string& row : rows) json_.raw(row);
     json_.close();
   }
 
@@ -208,30 +213,48 @@ class HtmlData {
     json_.close();
   }
 
+  // What a process has for itself; the rest is in the row of `rank_kinds` that `like` names.
   void rank(std::size_t r) {
     const RankSnapshot& rank = job_.ranks[r];
     json_.open('{');
-    text("label", rank_label(rank));
+    json_.key("like"), json_.number(rank_kind(r));
     if (rank.rank) json_.key("number"), json_.number(*rank.rank);
+    if (const std::string label = rank_label(rank); !rank.rank || label != std::to_string(*rank.rank))
+      text("label", label);
     if (rank.kind == RankKind::kChild) json_.key("child_of"), json_.number(parent_of(r));
     text("host", rank.host);
     json_.key("pid"), json_.number(rank.pid);
-    text("source", word_of(kSourceWords, rank.source));
-    text("status", word_of(kStatusWords, rank.status));
     text("path", rank.path.value_or(""));
-    if (rank.python_version) text("python", rank.python_version->empty() ? "?" : *rank.python_version);
     text("coordinates", analyzers::describe_coordinates(job_, r));
     hundredths("stopped_ms", rank.stopped_ms);
-    if (rank.threads_stopped) json_.key("threads_stopped"), json_.number(*rank.threads_stopped);
     hundredths("offset_ms", rank.captured_offset_ms);
+    if (job_.ranks.size() <= kMaxProcessesWithThreads) threads(rank);
+    json_.close();
+  }
+
+  // The index of what a process has in common with others.
+  int rank_kind(std::size_t r) {
+    const RankSnapshot& rank = job_.ranks[r];
+    JsonText page = std::exchange(json_, JsonText(512));
+    json_.open('{');
+    text("source", word_of(kSourceWords, rank.source));
+    text("status", word_of(kStatusWords, rank.status));
+    if (rank.python_version) text("python", rank.python_version->empty() ? "?" : *rank.python_version);
+    if (rank.threads_stopped) json_.key("threads_stopped"), json_.number(*rank.threads_stopped);
     std::string command;
     for (const std::string& word : rank.command) command += (command.empty() ? "" : " ") + word;
     text("command", command);
     text_list("death", death_of(rank));
     activity(r);
-    threads(r);
+    std::vector<int> kinds;
+    for (std::size_t t = 0; t < rank.threads.size(); ++t) kinds.push_back(thread_kind(r, t));
+    json_.key("threads"), json_.raw(json_numbers(kinds));
     text_list("gpus", gpu_detail_lines(job_, r, style_));
     json_.close();
+    const std::string row = std::exchange(json_, std::move(page)).take();
+    const auto [it, is_new] = rank_kind_index_.try_emplace(row, static_cast<int>(rank_kinds_.size()));
+    if (is_new) rank_kinds_.push_back(row);
+    return it->second;
   }
 
   // The index of the rank that the process belongs to; kNone if that is not in the report.
@@ -267,23 +290,20 @@ class HtmlData {
     json_.close();
   }
 
-  // [tid, kind, tid, kind, ...]: each tid less the one before it, the first less the pid.
-  void threads(std::size_t r) {
-    const RankSnapshot& rank = job_.ranks[r];
-    std::vector<std::int64_t> numbers;  // the difference of two tids of a saved report may be any
+  // The threads' numbers, each less the one before it and the first less the pid, and their processor times.
+  void threads(const RankSnapshot& rank) {
+    std::vector<std::int64_t> tids;  // the difference of two tids of a saved report may be any
     std::vector<int> times;
     std::int64_t before = rank.pid;
     bool timed = false;
-    for (std::size_t t = 0; t < rank.threads.size(); ++t) {
-      const ThreadSnapshot& thread = rank.threads[t];
-      numbers.push_back(thread.tid - before);
-      numbers.push_back(thread_kind(r, t));
+    for (const ThreadSnapshot& thread : rank.threads) {
+      tids.push_back(thread.tid - before);
       before = thread.tid;
       constexpr double kMax = 2e9;
       times.push_back(thread.cpu_ms ? static_cast<int>(std::clamp(std::round(*thread.cpu_ms), 0.0, kMax)) : kNone);
       timed = timed || thread.cpu_ms;
     }
-    json_.key("threads"), json_.raw(json_numbers(numbers));
+    json_.key("tids"), json_.raw(json_numbers(tids));
     if (timed) json_.key("cpu_ms"), json_.raw(json_numbers(times));
   }
 
@@ -475,8 +495,8 @@ class HtmlData {
   const TextStyle style_{false};
   HtmlTables tables_;
   JsonText json_;
-  std::vector<std::string> kinds_;  // rows, as JSON
-  std::map<std::string, int> kind_index_;
+  std::vector<std::string> rank_kinds_, thread_kinds_;  // rows, as JSON
+  std::unordered_map<std::string, int> rank_kind_index_, thread_kind_index_;
 };
 
 }  // namespace

@@ -48,9 +48,13 @@ JobSnapshot saved(const std::filesystem::path& path) {
   return *read_json_report(*read_report_file(path.string()), path.string());
 }
 
+const json& threads_of(const json& data, std::size_t rank) {
+  return data["rank_kinds"][data["ranks"][rank]["like"].get<std::size_t>()]["threads"];
+}
+
 // The names of a thread's frames, innermost first, as the page finds them.
 std::vector<std::string> stack_of(const json& data, std::size_t rank, std::size_t thread) {
-  const json& kind = data["thread_kinds"][data["ranks"][rank]["threads"][2 * thread + 1].get<std::size_t>()];
+  const json& kind = data["thread_kinds"][threads_of(data, rank)[thread].get<std::size_t>()];
   std::vector<std::string> names;
   for (int at = kind[3]; at >= 0; at = data["stacks"]["parents"][static_cast<std::size_t>(at)]) {
     const std::size_t frame = data["stacks"]["frames"][static_cast<std::size_t>(at)];
@@ -145,12 +149,15 @@ TEST_CASE("all threads of all ranks are in the data, with their whole stacks") {
   made.thread(made.job.ranks[1], 779, "empty", {});
   const json data = data_of(made.job);
   REQUIRE(data["ranks"].size() == 4);
-  const json& threads = data["ranks"][1]["threads"];
-  REQUIRE(threads.size() == 8);
-  CHECK(threads[0] == 0);  // the main thread's number is the pid
-  CHECK(threads[2] == 777 - made.job.ranks[1].pid);
-  CHECK(threads[4] == 1);
-  CHECK(threads[3] == threads[5]);  // threads that are alike are of one kind
+  const json &threads = threads_of(data, 1), &tids = data["ranks"][1]["tids"];
+  REQUIRE(threads.size() == 4);
+  REQUIRE(tids.size() == 4);
+  CHECK(tids[0] == 0);  // the main thread's number is the pid
+  CHECK(tids[1] == 777 - made.job.ranks[1].pid);
+  CHECK(tids[2] == 1);
+  CHECK(threads[1] == threads[2]);                              // threads that are alike are of one kind
+  CHECK(data["ranks"][0]["like"] == data["ranks"][3]["like"]);  // and so are ranks
+  CHECK(data["ranks"][0]["like"] != data["ranks"][2]["like"]);
   CHECK(stack_of(data, 1, 1) == std::vector<std::string>{"poll", "loop()"});
   CHECK(stack_of(data, 1, 3).empty());
   CHECK(stack_of(data, 2, 0) ==
@@ -199,7 +206,11 @@ TEST_CASE("every index of the data is in its table") {
       good = good && edge[0] < data["waits"]["groups"].size() && edge[1] < data["waits"]["groups"].size();
     CHECK(good);
     std::size_t threads = 0, expected = 0;
-    for (const json& rank : data["ranks"]) threads += rank["threads"].size() / 2;
+    for (std::size_t r = 0; r < data["ranks"].size(); ++r) {
+      REQUIRE(within(data["ranks"][r]["like"], data["rank_kinds"].size()));
+      CHECK(data["ranks"][r]["tids"].size() == threads_of(data, r).size());
+      threads += threads_of(data, r).size();
+    }
     for (const RankSnapshot& rank : job.ranks) expected += rank.threads.size();
     CHECK(threads == expected);
   }

@@ -487,5 +487,28 @@ def case_1024_ranks_that_all_differ(directory):
         check_quiet(browser, path)
 
 
+def case_17000_ranks(directory):
+    """More than cells of a map and numbers of threads are for: a cell is several ranks, and shows the one that matters."""
+    saved = os.path.join(directory, "saved.json")
+    many_ranks(saved, 17_000, 2)
+    path = page_of(directory, "report", saved, "--no-redact")
+    os.remove(saved)
+    size = os.path.getsize(path)
+    check(size < 3_000_000, "%d bytes" % size)
+    with Chromium() as browser:
+        opened(browser, path)
+        cells = count_of(browser, "#map [role=option]")
+        check(cells == 3400, "the map has %d cells" % cells)
+        first = browser.run("document.querySelector('#map [role=option]').getAttribute('aria-label')")
+        check(first == "rank 1, one of 0-4", first)
+        browser.run("document.querySelector('#map [role=option]').click()")
+        check(text_of(browser, "#detail h2").startswith("rank 1"), text_of(browser, "#detail"))
+        search(browser, "16999")
+        check(text_of(browser, "#count").endswith("1 of 17,000 processes"), text_of(browser, "#count"))
+        browser.run("chooseView('ranks')")
+        check(text_of(browser, "#view .rows .row").startswith("16999"), text_of(browser, "#view .rows .row"))
+        check_quiet(browser, path)
+
+
 if __name__ == "__main__":
     cases.run(globals(), "html_page")

@@ -4,6 +4,9 @@
 
 const report = JSON.parse(document.getElementById("report").textContent);
 
+// What processes have in common is in one row, which each of them inherits.
+report.ranks = report.ranks.map(own => Object.assign(Object.create(report.rank_kinds[own.like]), own));
+
 // Members of a row of report.frames and of report.thread_kinds.
 const FRAME = {
   KIND: 0,
@@ -27,9 +30,10 @@ const text = id => id === undefined || id < 0 ? "" : report.strings[id];
 const texts = ids => (ids || []).map(text);
 const plural = (count, what, many) => `${count.toLocaleString("en")} ${count === 1 ? what : many || what + "s"}`;
 
-// All threads of all ranks, rank by rank: thread t of the page has tid threads.tid[t] ...
+// All threads of all ranks, rank by rank: thread t of the page has tid threads.tid[t] (0: in very large jobs the numbers
+// are left out) ...
 const threads = (() => {
-  const count = report.ranks.reduce((sum, rank) => sum + rank.threads.length / 2, 0);
+  const count = report.ranks.reduce((sum, rank) => sum + rank.threads.length, 0);
   const all = {
     count,
     rank: new Int32Array(count),
@@ -41,11 +45,11 @@ const threads = (() => {
   report.ranks.forEach((rank, r) => {
     let tid = rank.pid;
     all.first[r] = t;
-    for (let i = 0; i < rank.threads.length; i += 2, t++) {
-      tid += rank.threads[i];
+    for (let i = 0; i < rank.threads.length; i++, t++) {
+      if (rank.tids) tid += rank.tids[i];
       all.rank[t] = r;
-      all.tid[t] = tid;
-      all.kind[t] = rank.threads[i + 1];
+      all.tid[t] = rank.tids ? tid : 0;
+      all.kind[t] = rank.threads[i];
     }
   });
   all.first[report.ranks.length] = t;
@@ -65,7 +69,11 @@ const cpuOf = t => {
   return times ? times[t - threads.first[threads.rank[t]]] : -1;
 };
 
-const rankName = r => isChild(r) ? `child ${text(report.ranks[r].label)}` : `rank ${text(report.ranks[r].label)}`;
+const nameOf = rank => rank.label === undefined ? `${rank.number}` : text(rank.label);
+const labelOf = r => nameOf(report.ranks[r]);
+const tidOf = t => threads.tid[t] ? `${threads.tid[t]}` : "";
+
+const rankName = r => isChild(r) ? `child ${labelOf(r)}` : `rank ${labelOf(r)}`;
 
 // [0, 1, 3, 7] stands for 0, 1, 3, 4, 5, 6, 7.
 const fromRanges = ranges => {
@@ -81,7 +89,7 @@ function rankSet(ranks, most = 16) {
   for (const r of ranks) {
     const rank = report.ranks[r];
     if (rank.number !== undefined && rank.child_of === undefined) numbers.push(rank.number);
-    else labels.push(text(rank.label));
+    else labels.push(labelOf(r));
   }
   numbers.sort((a, b) => a - b);
   for (let i = 0; i < numbers.length;) {

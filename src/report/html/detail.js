@@ -52,7 +52,7 @@ const stateWords = letter => STATES[letter] ? `${letter}, ${STATES[letter]}` : l
 
 function threadTitle(t) {
   const kind = kindOf(t);
-  return [text(kind[KIND.NAME]) || "thread", " ", make("span", {class: "muted"}, `${threads.tid[t]}`)];
+  return [text(kind[KIND.NAME]) || "thread", " ", make("span", {class: "muted"}, tidOf(t))];
 }
 
 function threadDetail(t) {
@@ -76,7 +76,7 @@ function foldedThread(t, open) {
       make(
           "summary", {}, make("b", {}, text(kind[KIND.NAME]) || "thread"), " ",
           make("span", {class: "tag"}, roleWord(kind[KIND.ROLE])), " ",
-          make("span", {class: "muted"}, `${threads.tid[t]} ${text(kind[KIND.STATE])}`),
+          make("span", {class: "muted"}, `${tidOf(t)} ${text(kind[KIND.STATE])}`),
           make("div", {class: "where"}, marked(text(kind[KIND.PLACE])))));
   const show = () => {
     if (box.open && box.children.length === 1)

@@ -25,7 +25,7 @@ function rankFilter(wanted) {
   if (!parts.length) return null;
   const tests = parts.map(part => {
     const range = /^(\d+)(?:-(\d*))?$/.exec(part);
-    if (!range) return rank => text(rank.label).toLowerCase().includes(part) || text(rank.host).toLowerCase() === part;
+    if (!range) return rank => nameOf(rank).toLowerCase().includes(part) || text(rank.host).toLowerCase() === part;
     const first = Number(range[1]), last = range[2] === undefined ? first : range[2] ? Number(range[2]) : Infinity;
     return rank => rank.number >= first && rank.number <= last || rank.number === undefined && rank.pid === first;
   });
@@ -59,8 +59,8 @@ function find(words) {
           0);
   const ranks = Uint8Array.from(
       report.ranks,
-      rank => hit(rank.label) || hit(rank.host) || hit(rank.command) || hit(rank.path) || hit(rank.coordinates) ||
-              (rank.death || []).some(hit) ?
+      rank => (rank.label === undefined ? nameOf(rank).includes(words) : hit(rank.label)) || hit(rank.host) ||
+              hit(rank.command) || hit(rank.path) || hit(rank.coordinates) || (rank.death || []).some(hit) ?
           1 :
           0);
   const doing =

@@ -1,7 +1,8 @@
 "use strict";
 // A list with columns, which may be long: only the rows that can be seen are in the page.
 
-const ROW = 28;  // height of a row, in pixels; page.css has the same
+const ROW = 28;         // height of a row, in pixels; page.css has the same
+const MOST_ROWS = 1e6;  // browsers draw nothing that is higher
 
 class Grid {
   // columns: {title, width, cell(row), sort(row)}, falsy ones are left out; open(row): shows a row's details; mark(row):
@@ -9,6 +10,7 @@ class Grid {
   constructor(container, {label, columns, rows, open, mark}) {
     this.columns = columns.filter(column => column);
     this.rows = this.sorted = rows;
+    const drawn = Math.min(rows.length, MOST_ROWS);
     this.open = open;
     this.mark = mark;
     this.current = 0;
@@ -18,13 +20,14 @@ class Grid {
             "div", {role: "columnheader"},
             make("button", {type: "button", class: "sort", on: {click: () => this.sortBy(column)}}, column.title)));
     this.space = make("div", {class: "rows", role: "rowgroup"});
-    this.space.style.height = `${rows.length * ROW}px`;
+    this.space.style.height = `${drawn * ROW}px`;
     this.element = make(
         "div", {
           class: "grid",
           role: "grid",
           tabindex: "0",
-          "aria-label": `${label}: ${rows.length}`,
+          "aria-label":
+              `${label}: ${rows.length}${drawn < rows.length ? `, the first ${drawn} in the order of the list` : ""}`,
           "aria-rowcount": String(rows.length + 1),
           on: {scroll: () => this.draw(), click: event => this.click(event), keydown: event => this.key(event)}
         },

@@ -16,7 +16,7 @@ function showRanks(container) {
       {
         title: "Rank",
         width: "minmax(5rem, 9rem)",
-        cell: r => make("b", {}, isChild(r) ? `↳ ${text(report.ranks[r].label)}` : text(report.ranks[r].label)),
+        cell: r => make("b", {}, isChild(r) ? `↳ ${labelOf(r)}` : labelOf(r)),
         sort: number
       },
       {
@@ -80,7 +80,7 @@ function showThreads(container) {
       {
         title: "Rank",
         width: "minmax(4rem, 8rem)",
-        cell: t => make("b", {}, text(report.ranks[threads.rank[t]].label)),
+        cell: t => make("b", {}, labelOf(threads.rank[t])),
         sort: t => threads.rank[t]
       },
       {
@@ -89,7 +89,7 @@ function showThreads(container) {
         cell: t => marked(text(kindOf(t)[KIND.NAME])),
         sort: t => text(kindOf(t)[KIND.NAME])
       },
-      {title: "Tid", width: "5rem", cell: t => `${threads.tid[t]}`, sort: t => threads.tid[t]},
+      {title: "Tid", width: "5rem", cell: tidOf, sort: t => threads.tid[t]},
       {
         title: "Role",
         width: "8rem",
@@ -130,12 +130,7 @@ function showGpus(container) {
     open: g => select({type: "rank", rank: g.rank}),
     mark: g => g.differs ? "odd" : "",
     columns: [
-      {
-        title: "Rank",
-        width: "minmax(4rem, 7rem)",
-        cell: g => make("b", {}, text(report.ranks[g.rank].label)),
-        sort: g => g.rank
-      },
+      {title: "Rank", width: "minmax(4rem, 7rem)", cell: g => make("b", {}, labelOf(g.rank)), sort: g => g.rank},
       {
         title: "GPU",
         width: "minmax(8rem, 15rem)",

@@ -86,16 +86,24 @@ function mainCluster(r) {
   return threads.first[r] < threads.first[r + 1] ? kindOf(threads.first[r])[KIND.CLUSTER] : -1;
 }
 
-function mapCell(r, i) {
+const MOST_CELLS = 4096;  // of the map: more could neither be seen nor drawn in time
+
+// A cell stands for one rank, in large jobs for several that follow one another: it then shows the one that is to be
+// looked at.
+function mapCell(ranks, i) {
+  const isOdd = r => mainCluster(r) < 0 || report.clusters[mainCluster(r)].odd;
+  const r = ranks.find(one => suspectRanks.has(one)) ?? ranks.find(isOdd) ?? ranks[0];
   const colour = mainClusters.get(mainCluster(r)) || "gone", suspect = suspectRanks.has(r);
+  const among = ranks.length > 1 ? `, one of ${rankSet(ranks)}` : "";
   const cell = make("i", {
     role: "option",
     tabindex: i ? "-1" : "0",
     class: suspect ? `${colour} suspect` : colour,
-    "aria-label": suspect ? `${rankName(r)}, suspect` : rankName(r),
-    title: `${rankName(r)} on ${text(report.ranks[r].host)}\n${rankSummary(r)}`
+    "aria-label": `${rankName(r)}${among}${suspect ? ", suspect" : ""}`,
+    title: `${rankName(r)} on ${text(report.ranks[r].host)}${among}\n${rankSummary(r)}`
   });
   cell.rank = r;
+  cell.ranks = ranks;
   return cell;
 }
 
@@ -112,7 +120,11 @@ function mapKey(event) {
 // What the colours stand for: the largest sets of ranks whose main threads have one stack.
 function mapLegend(ranks) {
   const most = 5, byCluster = new Map();
-  for (const r of ranks) byCluster.set(mainCluster(r), [...(byCluster.get(mainCluster(r)) || []), r]);
+  for (const r of ranks) {
+    const cluster = mainCluster(r);
+    if (!byCluster.has(cluster)) byCluster.set(cluster, []);
+    byCluster.get(cluster).push(r);
+  }
   const gone = byCluster.get(-1) || [];
   byCluster.delete(-1);
   const sets = [...byCluster].sort((a, b) => b[1].length - a[1].length);
@@ -131,12 +143,15 @@ function mapLegend(ranks) {
 function showMap() {
   const ranks = report.ranks.map((_, r) => r).filter(r => !isChild(r));
   const size = ranks.length > 1200 ? "tiny" : ranks.length > 600 ? "small" : "";
-  map.cells = ranks.map(mapCell);
+  const perCell = Math.ceil(ranks.length / MOST_CELLS);
+  map.cells = Array.from(
+      {length: Math.ceil(ranks.length / perCell)}, (_, i) => mapCell(ranks.slice(i * perCell, (i + 1) * perCell), i));
   const cells = make(
       "div", {
         class: `cells ${size}`,
         role: "listbox",
-        "aria-label": `${plural(ranks.length, "rank")}, coloured by the stack of the main thread`,
+        "aria-label": `${plural(ranks.length, "rank")}${
+            perCell > 1 ? `, ${perCell} in a cell` : ""}, coloured by the stack of the main thread`,
         on: {
           click: event => event.target.rank !== undefined && select({type: "rank", rank: event.target.rank}),
           keydown: mapKey
@@ -147,5 +162,5 @@ function showMap() {
 }
 
 function dimMap() {
-  for (const cell of map.cells) cell.classList.toggle("dim", !chosen.rankShown[cell.rank]);
+  for (const cell of map.cells) cell.classList.toggle("dim", !cell.ranks.some(r => chosen.rankShown[r]));
 }
