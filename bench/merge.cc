@@ -179,10 +179,12 @@ int main(int argc, char** argv) {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   fmt::print("most memory        {:8.2f} GB\n", static_cast<double>(used.ru_maxrss) / 1e6);
-  begin = now();
-  const std::string page = report::html_report(job, analysis, {});
-  fmt::print("as a page          {:8.2f} s, {:.1f} MB\nverdict: {}\n", now() - begin,
-             static_cast<double>(page.size()) / 1e6, analysis.verdict.summary.substr(0, 160));
-  if (argc > 5) std::ofstream(argv[5]) << page;
+  fmt::print("verdict: {}\n", analysis.verdict.summary.substr(0, 160));
+  if (argc > 5) {
+    begin = now();
+    const std::string page = report::html_report(job, analysis, {});
+    std::ofstream(argv[5]) << page;
+    fmt::print("as a page          {:8.2f} s, {:.1f} MB\n", now() - begin, static_cast<double>(page.size()) / 1e6);
+  }
   return 0;
 }

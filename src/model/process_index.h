@@ -16,7 +16,8 @@ class ProcessIndex {
  public:
   explicit ProcessIndex(const JobSnapshot& job);
   // The processes that have this number where process `counted_as` has its own, as same_pids() says: indices into
-  // JobSnapshot::ranks, ascending. More than one if these are not told apart by what is known of them.
+  // JobSnapshot::ranks, ascending. More than one if what is known of them
+  // does not distinguish these.
   std::vector<std::size_t> find(std::size_t counted_as, Pid pid) const;
 
  private:
