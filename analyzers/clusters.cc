@@ -32,17 +32,18 @@ class DistinctStacks {
   explicit DistinctStacks(const FrameTable& frames) : frames_(frames) {}
 
   std::size_t add(const ThreadSnapshot& thread) {
-    const std::pair<const void*, bool> key = {thread.frames.identity(), waits_for_lock(thread)};
-    const auto [it, is_new] = numbers_.try_emplace(key, stacks_.size());
+    auto& numbers = waits_for_lock(thread) ? of_those_at_a_lock_ : of_others_;
+    const auto [it, is_new] = numbers.try_emplace(thread.frames.identity(), stacks_.size());
     if (is_new) stacks_.push_back(normalized_stack(thread, frames_));
     return it->second;
   }
+  std::size_t size() const { return stacks_.size(); }
   const std::vector<StackItem>& operator[](std::size_t i) const { return stacks_[i]; }
 
  private:
   NormalizedFrames frames_;
   std::vector<std::vector<StackItem>> stacks_;
-  std::map<std::pair<const void*, bool>, std::size_t> numbers_;
+  std::unordered_map<const void*, std::size_t> of_those_at_a_lock_, of_others_;  // numbers, by the frames' identity
 };
 
 const ThreadSnapshot& thread_of(const JobSnapshot& job, const Member& m) {
@@ -173,14 +174,16 @@ std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<s
 
   std::vector<Cluster> clusters;
   std::vector<RankKind> kinds;
+  constexpr std::uint32_t kNowhere = UINT32_MAX;
+  std::vector<std::uint32_t> ends_at(stacks.size(), kNowhere);  // the node of the group's tree, by number of the stack
   for (const auto& [key, group] : groups) {
     StackTree tree;
-    std::unordered_map<std::size_t, std::uint32_t> ends_at;  // by number of the stack
     for (std::size_t m = 0; m < group.members.size(); ++m) {
-      const auto [end, is_new] = ends_at.try_emplace(group.stack_of[m], StackTree::kRoot);
-      if (is_new) end->second = tree.insert(stacks[group.stack_of[m]], m);
-      else tree.add(end->second, m);
+      std::uint32_t& end = ends_at[group.stack_of[m]];
+      if (end == kNowhere) end = tree.insert(stacks[group.stack_of[m]], m);
+      else tree.add(end, m);
     }
+    for (const std::size_t stack : group.stack_of) ends_at[stack] = kNowhere;
     std::vector<std::vector<std::size_t>> classes;
     for (std::uint32_t n = 0; n < tree.size(); ++n)
       if (!tree.node(n).ending.empty()) classes.push_back(tree.node(n).ending);

@@ -40,21 +40,19 @@ bool is_left_behind(const JobSnapshot& job, const UnseenRank& unseen, int world)
 class RanksSeen {
  public:
   explicit RanksSeen(int world) : has_(static_cast<std::size_t>(world)) {}
+  bool is_number(int rank) const { return rank >= 0 && static_cast<std::size_t>(rank) < has_.size(); }
   // Whether it is a number of a rank, and new.
   bool add(int rank) {
-    if (rank < 0 || static_cast<std::size_t>(rank) >= has_.size() || has(rank)) return false;
-    has_[static_cast<std::size_t>(rank)] = some_ = true;
-    return true;
+    if (!is_number(rank) || has(rank)) return false;
+    return has_[static_cast<std::size_t>(rank)] = true;
   }
   bool has(int rank) const { return has_[static_cast<std::size_t>(rank)]; }
   bool has_any(int first, int end) const {
     return std::find(has_.begin() + first, has_.begin() + end, true) != has_.begin() + end;
   }
-  bool empty() const { return !some_; }
 
  private:
   std::vector<bool> has_;
-  bool some_ = false;
 };
 
 // How many ranks each machine has.
@@ -102,13 +100,12 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   RanksSeen seen(world);
   RanksPerMachine per_machine;
   for (const RankSnapshot* rank : alive)
-    if (seen.add(*rank->rank)) per_machine.add(*rank);
+    if (seen.add(*rank->rank) || !seen.is_number(*rank->rank)) per_machine.add(*rank);
   for (const UnseenRank& unseen : job.not_looked_at)
     if (seen.add(unseen.rank)) {
       (is_left_behind(job, unseen, world) ? missing.certain : missing.alive).push_back(unseen.rank);
       per_machine.add(unseen);
     }
-  if (seen.empty()) return missing;
   const int block = std::max(stated, per_machine.most());
   // Blocks of `block` ranks: a block of which no rank was captured is a machine that was not captured. So is a
   // shorter block at the end, if there are others.

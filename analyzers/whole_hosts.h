@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,16 @@ class WholeHosts {
  public:
   explicit WholeHosts(const JobSnapshot& job);
   // "all ranks of node-a", "all ranks of rack2-node[01-16]". "" if the ranks (indices into JobSnapshot::ranks) are not
-  // exactly those of whole hosts, or those of all, or if no host has several: then a host says no more than a rank.
-  std::string describe(const std::vector<std::size_t>& ranks) const;
+  // exactly those of whole hosts, or those of all; if no host has several, as a host then says no more than a rank; or
+  // if not all ranks of the job were captured, or not with their hosts.
+  std::string describe(std::vector<std::size_t> ranks) const;
 
  private:
+  static constexpr std::size_t kNoHost = SIZE_MAX;
+
   const JobSnapshot& job_;
-  std::vector<std::size_t> host_of_;   // by process
-  std::vector<std::size_t> ranks_on_;  // by host
-  bool any_has_several_ = false;
+  std::vector<std::size_t> host_of_;   // by process; kNoHost: a child
+  std::vector<std::size_t> ranks_on_;  // by host; empty: nothing can be said
 };
 
 }  // namespace rankstacks::analyzers

@@ -35,7 +35,7 @@ std::vector<std::size_t> ProcessIndex::find(std::size_t counted_as, Pid pid) con
   std::vector<std::size_t> found;
   const auto add_from = [&](const Entries& entries, const Key& key, auto&& counts) {
     for (auto it = std::lower_bound(entries.begin(), entries.end(), std::pair(key, std::size_t{0}));
-         it != entries.end() && it->first == key; ++it)
+         it != entries.end() && it->first == key && found.size() < kMaxNamesakes; ++it)
       if (counts(it->second)) found.push_back(it->second);
   };
   if (space != 0) add_from(by_space_, {space, pid}, [](std::size_t) { return true; });

@@ -14,10 +14,12 @@ inline namespace model {
 // Made from a job, and true as long as its processes stay as they are.
 class ProcessIndex {
  public:
+  static constexpr std::size_t kMaxNamesakes = 64;
+
   explicit ProcessIndex(const JobSnapshot& job);
   // The processes that have this number where process `counted_as` has its own, as same_pids() says: indices into
-  // JobSnapshot::ranks, ascending. More than one if what is known of them
-  // does not distinguish these.
+  // JobSnapshot::ranks, ascending. Several if what is known of them does not distinguish these, but of a report that
+  // has any number of such processes at most kMaxNamesakes.
   std::vector<std::size_t> find(std::size_t counted_as, Pid pid) const;
 
  private:

@@ -306,7 +306,7 @@ struct ThreadSnapshot {
   Boxed<KernelPlace> kernel_place;       // state D only
   SharedList<FrameId> frames;            // innermost first
   SharedList<FrameVariables> variables;  // ascending by frame
-  std::optional<Motion> motion;          // live or from dumps, more than one sample
+  Boxed<Motion> motion;                  // live or from dumps, more than one sample
 };
 
 // Calls `f` with a reference to each FrameId that the thread holds.

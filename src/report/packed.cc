@@ -79,8 +79,10 @@ struct FreeDecoder {
 };
 
 Result<std::string> unzstd(std::string_view bytes, std::size_t limit, const std::string& subject) {
-  const std::unique_ptr<ZSTD_DStream, FreeDecoder> stream(ZSTD_createDStream());
+  // Kept for the next text: the answers of 16,000 nodes are small, and the decoder's memory is not.
+  static thread_local const std::unique_ptr<ZSTD_DStream, FreeDecoder> stream(ZSTD_createDStream());
   if (!stream) return refuse(ErrorCode::kLimit, subject, "out of memory");
+  ZSTD_DCtx_reset(stream.get(), ZSTD_reset_session_only);
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};  // libzstd's own limit of a window is 128 MiB (ZSTD_d_windowLogMax)
   std::string out;
   std::size_t used = 0;

@@ -45,6 +45,10 @@ std::size_t hash_of(const SyscallInfo& call) {
   return hash.sum();
 }
 
+std::size_t hash_of(const Motion& motion) {
+  return Hash().add(motion.samples).add(motion.places).add(motion.cpu_ms).add(motion.span_ms).sum();
+}
+
 std::size_t hash_of(const std::vector<LoadedModule>& modules) {
   Hash hash;
   for (const LoadedModule& module : modules) hash.add(module.path).add(module.build_id);
@@ -99,6 +103,7 @@ struct SharedParts::State {
   Pool<SharedList<FrameId>> frames;
   Pool<SharedList<FrameVariables>> variables;
   Pool<Boxed<SyscallInfo>> syscalls;
+  Pool<Boxed<Motion>> motions;
   Pool<SharedList<LoadedModule>> modules;
   Pool<Boxed<ProcessEnvironment>> environments;
 };
@@ -115,6 +120,7 @@ void SharedParts::share(RankSnapshot& rank) {
     state_->frames.share(thread.frames);
     state_->variables.share(thread.variables);
     state_->syscalls.share(thread.syscall);
+    state_->motions.share(thread.motion);
   }
 }
 

@@ -218,8 +218,19 @@ TEST_CASE("the ranks of whole hosts have these in common, and a rack shows by th
   CHECK(hosts.describe({2, 3, 4}).empty());
   CHECK(hosts.describe({2}).empty());
   CHECK(hosts.describe({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}).empty());
-  literal.job.ranks[3].kind = RankKind::kChild;
-  CHECK(hosts.describe({2, 3}).empty());
+  CHECK(hosts.describe({2, 2}).empty());
+  SECTION("a child is no rank of its host") {
+    literal.job.ranks[3].kind = RankKind::kChild;
+    literal.job.ranks[3].rank.reset();
+    for (RankSnapshot& rank : literal.job.ranks) rank.world_size = 11;
+    for (std::size_t r = 4; r < 12; ++r) --*literal.job.ranks[r].rank;
+    CHECK(WholeHosts(literal.job).describe({2, 3}).empty());
+    CHECK(WholeHosts(literal.job).describe({4, 5}) == "all ranks of rack1-n03");
+  }
+  SECTION("ranks that were not captured may be there as well") {
+    literal.job.ranks.pop_back();
+    CHECK(WholeHosts(literal.job).describe({2, 3}).empty());
+  }
   SECTION("one rank on each host: its number says as much") {
     for (RankSnapshot& rank : literal.job.ranks) rank.host = "n" + std::to_string(rank.pid);
     CHECK(WholeHosts(literal.job).describe({4, 5}).empty());

@@ -69,7 +69,7 @@ const cpuOf = t => {
   return times ? times[t - threads.first[threads.rank[t]]] : -1;
 };
 
-const nameOf = rank => rank.label === undefined ? `${rank.number}` : text(rank.label);
+const nameOf = rank => rank.label === undefined ? `${rank.number ?? ""}` : text(rank.label);
 const labelOf = r => nameOf(report.ranks[r]);
 const tidOf = t => threads.tid[t] ? `${threads.tid[t]}` : "";
 

@@ -2,7 +2,7 @@
 // A list with columns, which may be long: only the rows that can be seen are in the page.
 
 const ROW = 28;         // height of a row, in pixels; page.css has the same
-const MOST_ROWS = 1e6;  // browsers draw nothing that is higher
+const MOST_ROWS = 6e5;  // browsers draw nothing that is higher
 
 class Grid {
   // columns: {title, width, cell(row), sort(row)}, falsy ones are left out; open(row): shows a row's details; mark(row):
@@ -10,7 +10,7 @@ class Grid {
   constructor(container, {label, columns, rows, open, mark}) {
     this.columns = columns.filter(column => column);
     this.rows = this.sorted = rows;
-    const drawn = Math.min(rows.length, MOST_ROWS);
+    this.drawn = Math.min(rows.length, MOST_ROWS);
     this.open = open;
     this.mark = mark;
     this.current = 0;
@@ -20,14 +20,14 @@ class Grid {
             "div", {role: "columnheader"},
             make("button", {type: "button", class: "sort", on: {click: () => this.sortBy(column)}}, column.title)));
     this.space = make("div", {class: "rows", role: "rowgroup"});
-    this.space.style.height = `${drawn * ROW}px`;
+    this.space.style.height = `${this.drawn * ROW}px`;
     this.element = make(
         "div", {
           class: "grid",
           role: "grid",
           tabindex: "0",
-          "aria-label":
-              `${label}: ${rows.length}${drawn < rows.length ? `, the first ${drawn} in the order of the list` : ""}`,
+          "aria-label": `${label}: ${rows.length}${
+              this.drawn < rows.length ? `, the first ${this.drawn} in the order of the list` : ""}`,
           "aria-rowcount": String(rows.length + 1),
           on: {scroll: () => this.draw(), click: event => this.click(event), keydown: event => this.key(event)}
         },
@@ -48,7 +48,9 @@ class Grid {
     const margin = 5;  // rows above and below, for a quick scroll
     const first = Math.max(0, Math.floor(this.element.scrollTop / ROW) - margin);
     const count = Math.ceil((this.element.clientHeight || 600) / ROW) + 2 * margin;
-    replace(this.space, this.sorted.slice(first, first + count).map((row, i) => this.rowElement(row, first + i)));
+    replace(
+        this.space,
+        this.sorted.slice(first, Math.min(first + count, this.drawn)).map((row, i) => this.rowElement(row, first + i)));
     this.element.setAttribute("aria-activedescendant", `row-${this.current}`);
   }
 
@@ -81,7 +83,7 @@ class Grid {
   }
 
   go(number) {
-    this.current = Math.max(0, Math.min(this.sorted.length - 1, number));
+    this.current = Math.max(0, Math.min(this.drawn - 1, number));
     const top = this.current * ROW, seen = this.element.clientHeight - 2 * ROW;
     if (top < this.element.scrollTop) this.element.scrollTop = top;
     else if (top > this.element.scrollTop + seen) this.element.scrollTop = top - seen;
@@ -104,7 +106,7 @@ class Grid {
       PageDown: at + page,
       PageUp: at - page,
       Home: 0,
-      End: this.sorted.length - 1
+      End: this.drawn - 1
     }[event.key];
     if (to !== undefined) this.go(to);
     else if (event.key === "Enter") this.open(this.sorted[at]);
