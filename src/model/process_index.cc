@@ -31,7 +31,7 @@ ProcessIndex::ProcessIndex(const JobSnapshot& job) {
 }
 
 std::vector<std::size_t> ProcessIndex::find(std::size_t counted_as, Pid pid) const {
-  const auto [space, host] = machine_of_[counted_as];
+  const std::size_t space = machine_of_[counted_as].space, host = machine_of_[counted_as].host;
   std::vector<std::size_t> found;
   const auto add_from = [&](const Entries& entries, const Key& key, auto&& counts) {
     for (auto it = std::lower_bound(entries.begin(), entries.end(), std::pair(key, std::size_t{0}));

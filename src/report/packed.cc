@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <mutex>
 
 namespace rankstacks::report {
 namespace {
@@ -78,11 +79,39 @@ struct FreeDecoder {
   void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
 };
 
+using Decoder = std::unique_ptr<ZSTD_DStream, FreeDecoder>;
+
+// A decoder is kept for the next text: the answers of 16,000 nodes are small, and a decoder's memory is not.
+class FreeDecoders {
+ public:
+  // nullptr: out of memory.
+  Decoder take() {
+    const std::lock_guard lock(mutex_);
+    if (kept_) return std::exchange(kept_, nullptr);
+    return Decoder(ZSTD_createDStream());
+  }
+  void give_back(Decoder decoder) {
+    constexpr std::size_t kMaxKept = std::size_t{1} << 20;  // bytes; a large window is not for the next one
+    if (ZSTD_sizeof_DStream(decoder.get()) > kMaxKept) return;
+    ZSTD_DCtx_reset(decoder.get(), ZSTD_reset_session_only);
+    const std::lock_guard lock(mutex_);
+    kept_ = std::move(decoder);
+  }
+
+ private:
+  std::mutex mutex_;
+  Decoder kept_;
+};
+
+FreeDecoders& free_decoders() {
+  static FreeDecoders decoders;
+  return decoders;
+}
+
 Result<std::string> unzstd(std::string_view bytes, std::size_t limit, const std::string& subject) {
-  // Kept for the next text: the answers of 16,000 nodes are small, and the decoder's memory is not.
-  static thread_local const std::unique_ptr<ZSTD_DStream, FreeDecoder> stream(ZSTD_createDStream());
-  if (!stream) return refuse(ErrorCode::kLimit, subject, "out of memory");
-  ZSTD_DCtx_reset(stream.get(), ZSTD_reset_session_only);
+  Decoder decoder = free_decoders().take();
+  ZSTD_DStream* const stream = decoder.get();
+  if (stream == nullptr) return refuse(ErrorCode::kLimit, subject, "out of memory");
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};  // libzstd's own limit of a window is 128 MiB (ZSTD_d_windowLogMax)
   std::string out;
   std::size_t used = 0;
@@ -90,7 +119,7 @@ Result<std::string> unzstd(std::string_view bytes, std::size_t limit, const std:
     make_room(out, used, in.size - in.pos, limit);
     const std::size_t before = in.pos;
     ZSTD_outBuffer room{out.data() + used, out.size() - used, 0};
-    const std::size_t status = ZSTD_decompressStream(stream.get(), &room, &in);
+    const std::size_t status = ZSTD_decompressStream(stream, &room, &in);
     if (ZSTD_isError(status) != 0) {
       if (ZSTD_getErrorCode(status) == ZSTD_error_frameParameter_windowTooLarge)
         return refuse(ErrorCode::kLimit, subject, "packed with a window of more than 128 MiB",
@@ -103,6 +132,7 @@ Result<std::string> unzstd(std::string_view bytes, std::size_t limit, const std:
     if (in.pos == before && room.pos == 0) return damaged(subject, "zstd", "it ends too early");
   }
   out.resize(used);
+  free_decoders().give_back(std::move(decoder));
   return out;
 }
 
