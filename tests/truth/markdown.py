@@ -131,6 +131,19 @@ def hostile_report(directory):
     return path
 
 
+def case_the_docs_state_the_sizes(directory):
+    """The table in docs/bug_reports.md. The packed column is libzstd's, whose versions differ."""
+    with open(os.path.join(SOURCE, "docs", "bug_reports.md"), encoding="utf-8") as docs:
+        rows = re.findall(r"^\| `([a-z-]+)` \| ([0-9,]+) \| ([0-9,]+) \| ([0-9,]+) \| ([0-9,]+) \| ([0-9,]+) \|", docs.read(), re.MULTILINE)
+    check(len(rows) == 3, "rows of the table: %r" % rows)
+    for name, *stated in rows:
+        made = []
+        for form in ("text", "markdown", "html", "folded", "json"):
+            _, out, _ = run_tool("report", os.path.join(SOURCE, "fixtures", "bug_reports", name + ".json.gz"), "--format", form)
+            made.append("{:,}".format(len(out)))
+        check(made == stated, "%s: %s, docs/bug_reports.md states %s" % (name, " | ".join(made), " | ".join(stated)))
+
+
 def case_hostile_names_do_nothing(directory):
     render = renderers()
     path = hostile_report(directory)
