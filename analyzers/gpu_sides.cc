@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "analyzers/gpu_waits.h"
 #include "analyzers/launches.h"
 #include "analyzers/names.h"
 #include "known/modules.h"
@@ -53,9 +52,8 @@ std::optional<Deadlock> absent_from_a_group(const WaitingJob& waiting) {
     if (absent.empty() || !std::all_of(absent.begin(), absent.end(),
                                        [&](std::size_t i) { return waiting.states[i].gpu_wait_may_be_collective; }))
       continue;
-    const bool compute = std::all_of(absent.begin(), absent.end(), [&](std::size_t i) {
-      return gpu_computes(waiting.job, waiting.job.ranks[waiting.states[i].rank]) == true;
-    });
+    const bool compute = std::all_of(absent.begin(), absent.end(),
+                                     [&](std::size_t i) { return waiting.states[i].gpu_computes == true; });
     return with_reference(
         waiting.accuse(absent, compute ? Reason::kGpuWait : Reason::kCollectiveMismatch, kAbsentFromGroup),
         kFromGroups);

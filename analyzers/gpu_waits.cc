@@ -13,12 +13,16 @@
 #include "analyzers/gpu_motion.h"
 #include "analyzers/launches.h"
 #include "analyzers/progress.h"
-#include "model/process_key.h"
+#include "model/process_index.h"
 
 namespace rankstacks::analyzers {
 namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;  // percent
+
+bool has_gpus(const JobSnapshot& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); });
+}
 
 // Whether this collective consists of sends and receives, whose kernel it has.
 bool is_made_of_messages(known::Collective collective) {
@@ -301,8 +305,8 @@ class GpuRefinement {
     std::vector<std::size_t> computing;
     for (const std::size_t i : compared_) {
       const RankSnapshot& rank = job_.ranks[states_[i].rank];
-      const auto computes = gpu_computes(job_, rank);
       const auto& motion = rank.threads[states_[i].doing.thread].motion;
+      const std::optional<bool> computes = states_[i].gpu_computes;
       if (!computes || !motion || motion->span_ms < kLongerThanStepsMs) return;
       if (*computes) computing.push_back(i);
     }
@@ -319,11 +323,34 @@ class GpuRefinement {
   std::vector<std::size_t> compared_, polling_;  // indices into the states
 };
 
+std::optional<bool> gpu_computes(const JobSnapshot& job, const ProcessIndex& processes, std::size_t rank) {
+  // The driver's mean utilization is over its last samples, some of which may be from before the kernel. No kernel that
+  // polls draws as much as kFarAbovePolling (an H100 of 700 W: 120 to 250 W).
+  constexpr double kShareOfLimit = 0.35, kFarAbovePolling = 0.6, kMainlyBusyPercent = 50;
+  std::optional<bool> computes;
+  for (const GpuSnapshot& gpu : job.ranks[rank].gpus) {
+    if (!gpu.health) continue;
+    const GpuHealth& health = *gpu.health;
+    const bool all_of_job = std::all_of(health.other_processes.begin(), health.other_processes.end(),
+                                        [&](Pid other) { return !processes.find(rank, other).empty(); });
+    const std::optional<double> power = health.power_mean_w ? health.power_mean_w : health.power_w;
+    if (!all_of_job || !power || !health.power_limit_w || !health.utilization_mean) return std::nullopt;
+    computes = computes.value_or(false) || *power >= kFarAbovePolling * *health.power_limit_w ||
+               (*health.utilization_mean >= kMainlyBusyPercent && *power >= kShareOfLimit * *health.power_limit_w);
+  }
+  return computes;
+}
+
 }  // namespace
 
+void find_computing_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
+  if (!has_gpus(job)) return;
+  const ProcessIndex processes(job);
+  for (RankState& state : states) state.gpu_computes = gpu_computes(job, processes, state.rank);
+}
+
 void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
-  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); }))
-    GpuRefinement(job, states).refine();
+  if (has_gpus(job)) GpuRefinement(job, states).refine();
 }
 
 std::string describe_gpu_wait(const RankState& s) {
@@ -333,26 +360,6 @@ std::string describe_gpu_wait(const RankState& s) {
     return fmt::format("waits for its GPU, which runs {}", describe_kernel(*s.gpu.kernel));
   if (s.gpu.activity == GpuActivity::kIdle && s.known_from_gpu) return "waits for its GPU, on which no kernel runs";
   return "";
-}
-
-std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& rank) {
-  // The driver's mean utilization is over its last samples, some of which may be from before the kernel. No kernel that
-  // polls draws as much as kFarAbovePolling (an H100 of 700 W: 120 to 250 W).
-  constexpr double kShareOfLimit = 0.35, kFarAbovePolling = 0.6, kMainlyBusyPercent = 50;
-  std::optional<bool> computes;
-  for (const GpuSnapshot& gpu : rank.gpus) {
-    if (!gpu.health) continue;
-    const GpuHealth& health = *gpu.health;
-    const bool all_of_job = std::all_of(health.other_processes.begin(), health.other_processes.end(), [&](Pid other) {
-      return std::any_of(job.ranks.begin(), job.ranks.end(),
-                         [&](const RankSnapshot& one) { return one.pid == other && same_pids(one, rank); });
-    });
-    const std::optional<double> power = health.power_mean_w ? health.power_mean_w : health.power_w;
-    if (!all_of_job || !power || !health.power_limit_w || !health.utilization_mean) return std::nullopt;
-    computes = computes.value_or(false) || *power >= kFarAbovePolling * *health.power_limit_w ||
-               (*health.utilization_mean >= kMainlyBusyPercent && *power >= kShareOfLimit * *health.power_limit_w);
-  }
-  return computes;
 }
 
 std::optional<double> utilization_of(const RankSnapshot& rank) {

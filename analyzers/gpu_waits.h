@@ -18,16 +18,16 @@
 
 namespace rankstacks::analyzers {
 
-// Refines the states by this; to be called after all other steps.
+// Finds RankState::gpu_computes: by NVML, a kernel runs most of the time, and the GPU draws much of the power that it
+// may draw. (An H200 of 700 W draws 125 W while NCCL polls, and 470 to 520 W in matrix products.) It stays empty if
+// that is not known, or if a process that is not of the job uses the GPU too.
+void find_computing_gpus(const JobSnapshot& job, std::vector<RankState>& states);
+
+// Refines the states by what runs on the GPUs; to be called after all other steps.
 void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states);
 
 // "waits for its GPU, which runs spin (1 block of 32)". Empty if the GPU shows nothing.
 std::string describe_gpu_wait(const RankState& state);
-
-// Whether the rank's GPU computes, as opposed to a kernel that only polls: by NVML, a kernel runs most of the time, and
-// the GPU draws much of the power that it may draw. (An H200 of 700 W draws 125 W while NCCL polls, and 470 to 520 W in
-// matrix products.) std::nullopt if that is not known, or if a process that is not of the job uses the GPU too.
-std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& rank);
 
 // Utilisation in percent, according to NVML, of the GPU that is used most. std::nullopt if it is unknown, or if other
 // processes use the GPU too.

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "analyzers/divergence.h"
-#include "analyzers/gpu_waits.h"
 #include "analyzers/sides.h"
 #include "base/text.h"
 #include "model/process_key.h"
@@ -314,8 +313,7 @@ class Launches {
                                      [&](std::size_t i) { return seen.counts.at(i) == seen.counts.at(most.front()); });
       if (!alike || !wait_at_one_place(most) || !wait_at_one_place(others) ||
           place_key(job_, states_[most.front()]) == place_key(job_, states_[others.front()]) ||
-          std::any_of(most.begin(), most.end(),
-                      [&](std::size_t i) { return gpu_computes(job_, job_.ranks[states_[i].rank]) == true; }))
+          std::any_of(most.begin(), most.end(), [&](std::size_t i) { return states_[i].gpu_computes == true; }))
         continue;
       Deadlock found = accuse_side(
           others, Reason::kCollectiveMismatch,

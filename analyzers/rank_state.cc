@@ -255,6 +255,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
     find_path(job, state);
   }
   find_lost_threads(job, roles, states);
+  find_computing_gpus(job, states);
   refine_by_launches(job, states);
   refine_by_gpus(job, states);
   for (RankState& state : states)

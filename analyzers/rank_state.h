@@ -89,6 +89,8 @@ struct RankState {
   std::string launched_otherwise;
   bool known_from_utilization = false;  // its GPU is at rest, which is its only difference from the others
   bool known_from_power = false;        // its GPU computes, which is its only difference from the others
+  // Its GPUs compute, as opposed to a kernel that only polls (gpu_waits.h, find_computing_gpus).
+  std::optional<bool> gpu_computes;
   // Not readable, but what ran on its GPUs is known: a GPU core without its process's core.
   bool gpu_only = false;
   // The rank, or its worker that decides, was on a processor for a good part of the samples.

@@ -13,7 +13,6 @@
 #include "analyzers/candidates.h"
 #include "analyzers/children.h"
 #include "analyzers/gone_ranks.h"
-#include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/native_waits.h"
 #include "analyzers/own_threads.h"
@@ -208,8 +207,7 @@ Verdict Judge::of_single_rank() const {
 std::optional<Verdict> Judge::of_computing_gpus() const {
   for (const RankState& s : states_) {
     if (s.unrelated) continue;
-    if (!s.readable || s.doing.activity != known::Activity::kGpuWait || gpu_computes(job_, job_.ranks[s.rank]) != true)
-      return std::nullopt;
+    if (!s.readable || s.doing.activity != known::Activity::kGpuWait || s.gpu_computes != true) return std::nullopt;
   }
   return make(VerdictStatus::kHealthy,
               "nothing is seen to be stuck: every rank waits for its GPU, and by the power that they draw all GPUs "

@@ -11,7 +11,6 @@
 #include "analyzers/deadlock.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
-#include "analyzers/gpu_waits.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/other_threads.h"
@@ -284,7 +283,7 @@ bool Judge::sleeps(const RankState& s) const {
 
 bool Judge::may_compute(const RankState& s) const {
   return s.known_from_gpu && s.doing.activity == known::Activity::kGpuWait && s.gpu.activity == GpuActivity::kKernel &&
-         gpu_computes(job_, job_.ranks[s.rank]) != false;
+         s.gpu_computes != false;
 }
 
 bool Judge::is_behind_all(const RankState& s) const {

@@ -10,6 +10,7 @@
 #include "cli/messages.h"
 #include "cli/saved_reports.h"
 #include "model/captured_at.h"
+#include "nodes/ask_directly.h"
 #include "nodes/ask_nodes.h"
 #include "nodes/choose_engine.h"
 #include "nodes/doctor_answers.h"
@@ -290,10 +291,13 @@ std::optional<JobSnapshot> take_job_of_nodes(const Options& options, std::ostrea
     return std::nullopt;
   }
   std::vector<nodes::NodeAnswer> answers;
+  std::optional<std::chrono::system_clock::time_point> first_start;
   for (const Part& part : plan->parts) {
     std::vector<nodes::NodeAnswer> of_part;
     for (const Engine engine : plan->engines) {
-      of_part = nodes::ask_nodes(question_for(options, part, engine, interrupts), *tool, deadline, interrupts);
+      const nodes::NodeQuestion question = question_for(options, part, engine, interrupts);
+      if (question.start_in.count() > 0) first_start = std::chrono::system_clock::now() + question.start_in;
+      of_part = nodes::ask_nodes(question, *tool, deadline, interrupts);
       if (!has_failed(of_part) || deadline.passed() || interrupts.have_come()) break;
     }
     std::move(of_part.begin(), of_part.end(), std::back_inserter(answers));
@@ -302,7 +306,11 @@ std::optional<JobSnapshot> take_job_of_nodes(const Options& options, std::ostrea
     status = write_doctor(options, std::move(answers), out, err);
     return std::nullopt;
   }
-  JobSnapshot job = nodes::join_answers(std::move(answers), options.job.for_gateway);
+  const auto ask_directly = [&](const std::vector<std::string>& hosts) {
+    return nodes::ask_directly(question_for(options, Part{"", hosts}, Engine::kSsh, interrupts), first_start, *tool,
+                               deadline, interrupts);
+  };
+  JobSnapshot job = nodes::join_answers(std::move(answers), options.job.for_gateway, ask_directly);
   job.tool_version = RANKSTACKS_VERSION;
   if (job.captured_at.empty())
     job.captured_at = captured_at_text(std::chrono::system_clock::now());  // no rank was read

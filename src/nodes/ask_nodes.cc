@@ -167,7 +167,7 @@ class Asking : public CallListener {
 
   // Nodes whose gateway has not answered are asked through another one that has; where there is none, by ssh.
   void ask_past_dead_gateways(const EngineSettings& engine) {
-    while (goes_on() && has_time_for_gateway(engine, question_.start_in, deadline_)) {
+    while (goes_on() && has_time_to_ask_again(engine, question_.start_in, deadline_)) {
       std::set<std::string> alive, dead;
       for (const auto& [page, relay] : relays_) (has_answer(page) ? alive : dead).insert(relay.host);
       std::map<std::size_t, std::vector<std::size_t>> orphans;  // by branch

@@ -42,6 +42,8 @@ struct NodeAnswer {
   // Empty: the node has a fault. Packed: the reports of 3,000 nodes take some 30 GB as text.
   std::optional<Answer> answer;
 };
+// Whether anything has come from the node itself.
+inline bool has_spoken(const NodeAnswer& answer) { return answer.node.clock_offset_ms.has_value(); }
 // Unpacks the answer. std::nullopt: there is none, or it is damaged, which becomes the node's fault.
 std::optional<NodeReply> take_reply(NodeAnswer& answer);
 

@@ -30,7 +30,7 @@ seconds limit_of_gateway(const EngineSettings& engine, const Deadline& deadline)
   return std::max(std::chrono::duration_cast<seconds>(left - margin), seconds(1));
 }
 
-bool has_time_for_gateway(const EngineSettings& engine, std::chrono::milliseconds start_in, const Deadline& deadline) {
+bool has_time_to_ask_again(const EngineSettings& engine, std::chrono::milliseconds start_in, const Deadline& deadline) {
   const seconds to_begin = std::min(engine.connect, seconds(5));
   return deadline.left() > Deadline::Clock::duration(to_begin + start_in + 2 * kMarginOfGateway);
 }

@@ -29,9 +29,9 @@ inline constexpr std::chrono::seconds kMarginOfGateway{5};
 // ends, by an eighth of the time that is left.
 std::chrono::seconds limit_of_gateway(const EngineSettings& engine, const Deadline& deadline);
 
-// Whether enough time is left to ask nodes through another gateway: with less they would be asked too late to answer,
-// and taken for silent. `start_in`: as of NodeQuestion.
-bool has_time_for_gateway(const EngineSettings& engine, std::chrono::milliseconds start_in, const Deadline& deadline);
+// Whether enough time is left to ask nodes once more, through another gateway or none: with less they would be asked
+// too late to answer, and taken for silent. `start_in`: as of NodeQuestion.
+bool has_time_to_ask_again(const EngineSettings& engine, std::chrono::milliseconds start_in, const Deadline& deadline);
 
 // The tool's arguments on a gateway. `words`: those of `rankstacks job` that do not depend on it. `start`: when the
 // nodes begin.

@@ -146,6 +146,39 @@ NodeSnapshot node_behind(NodeAnswer& answer, std::map<GatewayAndNode, NodeSnapsh
   return std::move(answer.node);
 }
 
+// The names, keys and programs that a gateway knows may be others than those of this machine. Nodes that it
+// finds dead or slow are so from here as well.
+bool may_be_its_gateways(NodeFault fault) {
+  return fault == NodeFault::kUnknownHost || fault == NodeFault::kHostKey || fault == NodeFault::kLogin ||
+         fault == NodeFault::kNoEngine || fault == NodeFault::kOther || fault == NodeFault::kMalformed;
+}
+
+// What a node that was asked directly has said to the end counts; else what its gateway says.
+bool says_more_than_its_gateway(const NodeAnswer& direct) {
+  const NodeFault fault = direct.node.fault;
+  return has_spoken(direct) && !may_be_dead(fault) && fault != NodeFault::kInterrupted &&
+         fault != NodeFault::kConnectionLost;
+}
+
+// Replaces the answers of nodes that a gateway has not reached.
+void ask_past_gateways(std::vector<NodeAnswer>& answers, const std::map<GatewayAndNode, NodeSnapshot>& behind_gateways,
+                       const AskDirectly& ask_directly) {
+  std::map<std::string, std::size_t, std::less<>> places;
+  std::vector<std::string> hosts;
+  for (std::size_t place = 0; place < answers.size(); ++place) {
+    const NodeAnswer& answer = answers[place];
+    if (answer.is_gateway || answer.gateway.empty()) continue;
+    const auto it = behind_gateways.find({answer.gateway, answer.node.name});
+    if (it != behind_gateways.end() && !may_be_its_gateways(it->second.fault)) continue;
+    if (places.try_emplace(answer.node.name, place).second) hosts.push_back(answer.node.name);
+  }
+  if (hosts.empty()) return;
+  for (NodeAnswer& direct : ask_directly(hosts)) {
+    const auto it = places.find(direct.node.name);
+    if (it != places.end() && says_more_than_its_gateway(direct)) answers[it->second] = std::move(direct);
+  }
+}
+
 void assign_to(bool (*is_silent)(const NodeSnapshot&), std::vector<NodeSnapshot>& nodes,
                const std::vector<std::vector<int>>& seen, int world, int block) {
   const std::vector<int> blocks = blocks_of(seen, block);
@@ -188,7 +221,7 @@ void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std
   }
 }
 
-JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway) {
+JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway, const AskDirectly& ask_directly) {
   report::JobMerger merger;
   Numbering numbering;
   // Those behind a gateway first: what it says of each is in its answer, the ranks that the node has shown included.
@@ -206,6 +239,7 @@ JobSnapshot join_answers(std::vector<NodeAnswer> answers, bool for_gateway) {
     numbering.look_at(job.ranks);
     if (!job.ranks.empty()) merger.add(std::move(job));
   }
+  if (ask_directly) ask_past_gateways(answers, behind_gateways, ask_directly);
   std::vector<NodeSnapshot> nodes;
   for (NodeAnswer& answer : answers) {
     if (answer.is_gateway) continue;

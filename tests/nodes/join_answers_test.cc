@@ -221,6 +221,75 @@ TEST_CASE("what a gateway says of the nodes behind it") {
   }
 }
 
+TEST_CASE("nodes that a gateway has not reached are asked without it") {
+  using Hosts = std::vector<std::string>;
+  const auto word = [](const char* name, NodeFault fault) {
+    NodeSnapshot node;
+    node.name = name;
+    node.fault = fault;
+    node.said = "the gateway's word";
+    return node;
+  };
+  const auto answers = [&] {
+    std::vector<NodeAnswer> all(6);
+    const char* names[] = {"n1", "n2", "n3", "n4", "n5", "gw"};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].node.name = names[i];
+    for (std::size_t i = 0; i < 5; ++i) all[i].gateway = "gw";
+    all[5].is_gateway = true;
+    // Of n5 it says nothing.
+    all[5].answer = answer_of(report_of({0, 1}, {word("n1", NodeFault::kNone), word("n2", NodeFault::kHostKey),
+                                                 word("n3", NodeFault::kLogin), word("n4", NodeFault::kNoRoute)}));
+    return all;
+  };
+  Hosts asked;
+  const auto ask = [&](const Hosts& hosts) {
+    asked = hosts;
+    std::vector<NodeAnswer> direct(hosts.size());
+    for (std::size_t i = 0; i < hosts.size(); ++i) direct[i].node.name = hosts[i];
+    direct[0].node.clock_offset_ms = 0;
+    direct[0].answer = answer_of(report_of({2, 3}));
+    direct[1].node.fault = NodeFault::kConnectTimeout;  // without a word
+    direct[2].node.fault = NodeFault::kCannotRun;
+    direct[2].node.clock_offset_ms = 0;
+    return direct;
+  };
+  // They have begun to speak, and were not heard to the end.
+  const auto ask_too_late = [&](const Hosts& hosts) {
+    std::vector<NodeAnswer> direct = ask(hosts);
+    for (NodeAnswer& answer : direct) answer.node.clock_offset_ms = 0;
+    direct[0].node.fault = NodeFault::kTimeout;
+    direct[1].node.fault = NodeFault::kInterrupted;
+    direct[2].node.fault = NodeFault::kConnectionLost;
+    for (NodeAnswer& answer : direct) answer.answer.reset();
+    return direct;
+  };
+  const JobSnapshot job = join_answers(answers(), false, ask);
+  CHECK(asked == Hosts{"n2", "n3", "n5"});
+  REQUIRE(job.nodes.size() == 5);
+  CHECK(job.ranks.size() == 4);
+  CHECK(job.nodes[1].name == "n2");
+  CHECK(job.nodes[1].fault == NodeFault::kNone);
+  CHECK(job.nodes[2].fault == NodeFault::kLogin);
+  CHECK(job.nodes[2].said == "the gateway's word");
+  CHECK(job.nodes[3].fault == NodeFault::kNoRoute);
+  CHECK(job.nodes[4].fault == NodeFault::kCannotRun);
+
+  CHECK(join_answers(answers(), true, ask).nodes[1].ranks == std::vector<int>{2, 3});
+  CHECK(join_answers(answers(), false, ask_too_late).nodes == join_answers(answers()).nodes);
+
+  // The gateway's answer is damaged.
+  std::vector<NodeAnswer> damaged = answers();
+  damaged[5].answer = answer_of(NodeReply{0, "", "{"});
+  join_answers(std::move(damaged), false, ask);
+  CHECK(asked == Hosts{"n1", "n2", "n3", "n4", "n5"});
+
+  // There is no time left, or nobody to ask.
+  const JobSnapshot late = join_answers(answers(), false, [](const Hosts&) { return std::vector<NodeAnswer>(); });
+  CHECK(late.nodes == join_answers(answers()).nodes);
+  CHECK(late.nodes[1].fault == NodeFault::kHostKey);
+  CHECK(late.nodes[4].fault == NodeFault::kMalformed);
+}
+
 TEST_CASE("a gateway's clock that is not this machine's") {
   std::vector<NodeAnswer> answers(2);
   answers[0].node.name = "n1";

@@ -100,8 +100,8 @@ TEST_CASE("what a gateway is asked for") {
   CHECK(limit_of_gateway(engine, Deadline::after(seconds(60))) <= seconds(52));
   CHECK(limit_of_gateway(engine, Deadline::after(seconds(20))) <= seconds(15));
   CHECK(limit_of_gateway(engine, Deadline::after(seconds(2))) == seconds(1));
-  CHECK(has_time_for_gateway(engine, milliseconds(2500), Deadline::after(seconds(19))));
-  CHECK_FALSE(has_time_for_gateway(engine, milliseconds(2500), Deadline::after(seconds(17))));
+  CHECK(has_time_to_ask_again(engine, milliseconds(2500), Deadline::after(seconds(19))));
+  CHECK_FALSE(has_time_to_ask_again(engine, milliseconds(2500), Deadline::after(seconds(17))));
 }
 
 }  // namespace

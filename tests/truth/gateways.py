@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import cases
-from many_nodes import Ranks, ask, check_nothing_left, kill_tool, started_with_nodes, verdict_of
+from many_nodes import AS_ANOTHER_USER, Ranks, ask, check_nothing_left, kill_tool, started_with_nodes, verdict_of
 from nodes import Cluster, HungJob, enter_namespaces, needs, run
 from processes import check, json_report, tool
 
@@ -110,6 +110,23 @@ def case_gateway_that_does_not_begin(directory):
         cluster.nodes[0].start_sshd("ForceCommand sleep 100")
         report, _ = ask("--hosts", "node-[3-6]", "--connect-timeout", "3", "attach", "--samples", "1")
         check([rank["rank"] for rank in report["ranks"] if rank["threads"]] == [2, 3, 4, 5] and not faults_of(report), "%r" % report["nodes"])
+        check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
+        check_nothing_left(cluster)
+
+
+def case_gateway_that_cannot_log_in(directory):
+    """It runs as a user who does not know the nodes' keys: this machine asks those that it can reach itself."""
+    with Tree(directory, 6, "front: node-1\nnode-1: node-[2-5]\n", (5,)) as cluster:
+        ranks = Ranks(cluster)
+        cluster.nodes[0].stop_sshd()
+        cluster.nodes[0].start_sshd('ForceCommand exec %s sh -c "$SSH_ORIGINAL_COMMAND"' % AS_ANOTHER_USER)
+        cluster.nodes[3].stop_sshd()
+        report, _ = ask("--hosts", "node-[2-6]", "attach", "--samples", "1", expect=1)
+        check([rank["rank"] for rank in report["ranks"] if rank["threads"]] == [1, 2, 5], "its ranks: %r" % report["nodes"])
+        check(faults_of(report) == {"node-4": "connection-refused", "node-5": "host-key"}, "%r" % report["nodes"])
+        check([node["engine"] for node in report["nodes"]] == ["ssh", "ssh", "clush", "clush", "clush"], "%r" % report["nodes"])
+        late = [node["late_ms"] for node in report["nodes"] if node["status"] == "answered"]
+        check(None not in late and min(late[:2]) > 500 and min(late[:2]) > late[2], "node-6 is asked by no gateway: %r" % report["nodes"])
         check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
         check_nothing_left(cluster)
 
