@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/call_habits.h"
 #include "analyzers/recorded_messages.h"
 #include "analyzers/sides.h"
 #include "known/c10d_operations.h"
@@ -223,7 +224,11 @@ class Records {
           continue;
         // Ranks of other groups may wait along with one of them.
         bool equal = false;
-        const Side accused = smaller_side(a->waiting, b->waiting, equal);
+        Side accused = smaller_side(a->waiting, b->waiting, equal);
+        if (const auto odd = without_habit(a->late, groups_[y], groups_[x], b->late, groups_[x], groups_[y])) {
+          accused = *odd;
+          equal = false;
+        }
         const bool of_all = has_all_ranks(groups_[x]) != has_all_ranks(groups_[y]);
         return accuse_side(
             accused, of_all ? Reason::kCollectiveMismatch : Reason::kProcessGroupOrder,
@@ -234,6 +239,28 @@ class Records {
       }
     return std::nullopt;
   }
+
+  // Of two sides the one whose ranks all left out a call that they made in every step before, if those of the other
+  // side all did as before: between two calls of `in` they called `left_out`.
+  std::optional<Side> without_habit(const Side& a, const Seen& in_a, const Seen& left_out_a, const Side& b,
+                                    const Seen& in_b, const Seen& left_out_b) const {
+    const auto all = [&](Habit habit, const Side& side, const Seen& in, const Seen& left_out) {
+      return std::all_of(side.begin(), side.end(), [&](std::size_t i) {
+        const std::size_t rank = states_[i].rank;
+        const FlightRecord& record = *job_.ranks[rank].flight_record;
+        const auto x = in.by.find(rank), y = left_out.by.find(rank);
+        if (x == in.by.end() || y == left_out.by.end()) return false;
+        const auto index = [&](const RecordedGroup* group) {
+          return static_cast<std::size_t>(group - record.groups.data());
+        };
+        return habit_of(record, index(x->second), index(y->second)) == habit;
+      });
+    };
+    if (all(Habit::kLess, a, in_a, left_out_a) && all(Habit::kKept, b, in_b, left_out_b)) return a;
+    if (all(Habit::kLess, b, in_b, left_out_b) && all(Habit::kKept, a, in_a, left_out_a)) return b;
+    return std::nullopt;
+  }
+
   // Several groups, in each of which ranks wait for one that waits in the next.
   std::optional<Deadlock> circle() const {
     std::map<std::size_t, Late> stuck;  // by group

@@ -415,6 +415,11 @@ std::optional<FlightRecord> read_recorders(const ReadMemory& read, std::span<con
         all = std::move(record);
         continue;
       }
+      // The recorders do not say in which order their calls were made among each other.
+      if (record->recent_calls.size() > all->recent_calls.size()) {
+        all->recent_calls = std::move(record->recent_calls);
+        for (std::uint32_t& group : all->recent_calls) group += static_cast<std::uint32_t>(all->groups.size());
+      }
       all->groups.insert(all->groups.end(), std::make_move_iterator(record->groups.begin()),
                          std::make_move_iterator(record->groups.end()));
       all->thread_ids.merge(record->thread_ids);

@@ -87,6 +87,20 @@ void RecordBuilder::take_times() {
   record_.longest_gap_ms = static_cast<double>(*std::max_element(newer, gaps.end())) / kNsPerMs;
 }
 
+void RecordBuilder::take_recent_calls() {
+  std::vector<std::uint32_t>& calls = record_.recent_calls;
+  std::pair<std::int64_t, std::int64_t> last_batch;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend() && calls.size() < kMaxRecentCalls; ++entry) {
+    if (entry->entry.is_message) continue;
+    // Those of a batch have one number.
+    const std::pair batch(entry->entry.group, entry->entry.collective);
+    if (calls.empty() || batch != last_batch)
+      calls.push_back(static_cast<std::uint32_t>(group_of_[entry->entry.group]));
+    last_batch = batch;
+  }
+  std::reverse(calls.begin(), calls.end());
+}
+
 // A message repeats the number of its group's last collective.
 void RecordBuilder::count(const Entry& entry) {
   RecordedGroup& group = record_.groups[group_of_[entry.entry.group]];
@@ -129,6 +143,7 @@ void RecordBuilder::keep(const std::function<void(std::size_t, RecordedOperation
 FlightRecord RecordBuilder::build(const std::function<void(std::size_t, RecordedOperation&)>& add_details) {
   take_times();
   take_state_of_batches();
+  take_recent_calls();
   for (const Entry& entry : entries_) count(entry);
   keep(add_details);
   return std::move(record_);

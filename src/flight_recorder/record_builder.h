@@ -15,6 +15,7 @@ namespace rankstacks::flight_recorder {
 
 // Of one group: operations that have not ended (the oldest), and the last ones that have.
 inline constexpr std::size_t kMaxPending = 32, kMaxEnded = 4;
+inline constexpr std::size_t kMaxRecentCalls = 128;
 inline constexpr std::size_t kMaxGroups = 4096, kMaxMembers = 1 << 17, kMaxText = 256, kMaxThreads = 1024;
 inline constexpr std::size_t kMaxTensors = 8, kMaxDimensions = 8;  // of an operation, of a tensor
 
@@ -52,6 +53,7 @@ class RecordBuilder {
   bool find_group(const RecorderEntry& entry, const std::string& library);
   void take_state_of_batches();
   void take_times();
+  void take_recent_calls();
   void count(const Entry& entry);
   void keep(const std::function<void(std::size_t, RecordedOperation&)>& add_details);
 

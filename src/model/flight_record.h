@@ -62,6 +62,9 @@ struct FlightRecord {
   // between two calls in succession, of the newer half of the calls. std::nullopt: not known, or there are too few.
   std::optional<double> last_call_ms, longest_gap_ms;
   std::vector<RecordedGroup> groups;
+  // The last collectives that were called, oldest first: the group of each, an index into `groups`. A batch counts
+  // once.
+  std::vector<std::uint32_t> recent_calls;
   // pthread_self() of the threads that have called the operations: torch 2.9 and newer. Not part of reports.
   std::set<std::uint64_t> thread_ids;
   std::optional<std::int64_t> last_call_ns;  // since 1970. Not part of reports.

@@ -5,7 +5,8 @@
 namespace rankstacks::report {
 namespace {
 
-constexpr std::size_t kMaxGroups = 1 << 13, kMaxMembers = 1 << 17, kMaxOperations = 1 << 16, kMaxParts = 1 << 10;
+constexpr std::size_t kMaxGroups = 1 << 13, kMaxMembers = 1 << 17, kMaxOperations = 1 << 16, kMaxParts = 1 << 10,
+                      kMaxCalls = 1 << 12;
 
 constexpr WordTable<RecordedState, 3> kStateWords = {{{RecordedState::kScheduled, "scheduled"},
                                                       {RecordedState::kStarted, "started"},
@@ -144,6 +145,10 @@ void write_flight_record(JsonText& json, const FlightRecord& record) {
   json.open('[', true);
   for (const RecordedGroup& group : record.groups) write_group(json, group);
   json.close();
+  json.key("recent_calls");
+  json.open('[');
+  for (const std::uint32_t group : record.recent_calls) json.number(group);
+  json.close();
   json.close();
 }
 
@@ -158,6 +163,12 @@ FlightRecord read_flight_record(const Node& node) {
   node.optional("longest_gap_ms", [&](const Node& n) { record.longest_gap_ms = n.real(); });
   node.required("groups", [&](const Node& list) {
     list.each(kMaxGroups, [&](const Node& n) { record.groups.push_back(read_group(n)); });
+  });
+  node.optional("recent_calls", [&](const Node& list) {
+    list.each(kMaxCalls, [&](const Node& n) {
+      const auto group = static_cast<std::uint32_t>(n.integer(0, INT32_MAX));
+      if (group < record.groups.size()) record.recent_calls.push_back(group);
+    });
   });
   return record;
 }

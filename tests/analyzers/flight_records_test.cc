@@ -151,6 +151,31 @@ TEST_CASE("groups in another order by the dumps") {
                             {in("1", true), in("2", false)}})) == Accused{{1, "process-group-order"}});
 }
 
+TEST_CASE("the rank that did otherwise than in every step before") {
+  // Ranks 0 and 3 sum in a group of their own, then all do.
+  const std::vector<int> ends = {0, 3};
+  const RecordedGroup waits_in_all = group({ended(4), called(5, "all_reduce")}, kFour);
+  std::vector<std::vector<RecordedGroup>> recorded = {
+      {group({ended(4)}, kFour), group({ended(3), called(4, "all_reduce")}, ends, "1")},
+      {waits_in_all},
+      {waits_in_all},
+      {waits_in_all, group({ended(3)}, ends, "1")}};
+  const auto accused_with = [&](std::vector<std::uint32_t> of_0, std::vector<std::uint32_t> of_3) {
+    LiteralJob job = waiting(4, recorded);
+    job.job.ranks[0].flight_record->recent_calls = std::move(of_0);
+    job.job.ranks[3].flight_record->recent_calls = std::move(of_3);
+    return accused(job);
+  };
+  const Accused alone = {{0, "collective-mismatch"}}, left_out = {{3, "collective-mismatch"}};
+  CHECK(accused_with({0, 1, 0, 1, 0, 1, 0, 1}, {0, 1, 0, 1, 0, 1, 0, 0}) == left_out);
+  // The other order: rank 0 has left out the call of all.
+  CHECK(accused_with({0, 1, 0, 1, 0, 1, 0, 1, 1}, {0, 1, 0, 1, 0, 1, 0, 1, 0}) == alone);
+  // There is no habit, or too short a one.
+  CHECK(accused_with({0, 1, 0, 1, 0, 1, 0, 1}, {0, 1, 0, 1, 1, 0, 1, 0, 0}) == alone);
+  CHECK(accused_with({0, 1, 0, 1}, {0, 1, 0, 0}) == alone);
+  CHECK(accused_with({}, {}) == alone);
+}
+
 TEST_CASE("three groups, in each of which a rank waits for the next one") {
   const auto pair = [](int a, int b, bool has_called) {
     return has_called ? group({ended(3), called(4, "all_reduce")}, {a, b}, std::to_string(a + b))

@@ -165,6 +165,28 @@ TEST_CASE("what is no dump, or is of another shape") {
   CHECK(bare->groups[0].last_started == 2);
 }
 
+TEST_CASE("in which order the collectives of groups were called") {
+  std::string entries;
+  const auto add = [&](const std::string& name, int group, int collective) {
+    entries += (entries.empty() ? "" : ",") + R"({"pg_id": )" + std::to_string(group) + R"(, "pg_name": ["g)" +
+               std::to_string(group) + R"(", ""], "profiling_name": "nccl:)" + name + R"(", "collective_seq_id": )" +
+               std::to_string(collective) + R"(, "state": "completed", "is_p2p": )" +
+               (name.starts_with("send") ? "true}" : "false}");
+  };
+  for (int i = 0; i < 2; ++i) {
+    add("all_reduce", 0, i);
+    add("send 0->1", 0, i);
+    add("_all_gather_base", 1, i);
+    add("_all_gather_base", 1, i);  // a batch
+  }
+  const auto record = read_dump("{\"entries\": [" + entries + "]}", "dump_0");
+  REQUIRE(record);
+  CHECK(record->recent_calls == std::vector<std::uint32_t>{0, 1, 0, 1});
+  for (int i = 0; i < 200; ++i) add("all_reduce", 0, i);
+  CHECK(read_dump("{\"entries\": [" + entries + "]}", "dump_0")->recent_calls ==
+        std::vector<std::uint32_t>(kMaxRecentCalls));
+}
+
 TEST_CASE("of many operations the first that have not ended are kept, and the last that have") {
   std::string entries;
   for (int i = 1; i <= 200; ++i)

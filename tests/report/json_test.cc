@@ -58,7 +58,8 @@ LiteralJob everything() {
                                         {"Float"},
                                         {{"step", "train.py", 17}}},
                                        {1, true, "send 0->1", RecordedState::kCompleted, {}, {}, {}, {}, {}}},
-                                      7}}};
+                                      7}},
+                                    {0, 0}};
   ThreadSnapshot& main = rank.threads[0];
   main.cpu_ms = 12.5;
   main.gil = Gil::kHolds;
@@ -212,7 +213,7 @@ TEST_CASE("the documented fields (docs/json.md)") {
       "last_enqueued": 4, "last_started": null, "last_completed": 3, "left_out": 7, "operations": [
       {"sequence": 4, "message": false, "name": "all_reduce", "state": "scheduled", "input_sizes": [[2, 8]], "input_types": ["Float"], "output_sizes": [[2, 8]], "output_types": ["Float"],
        "frames": [{"function": "step", "file": "train.py", "line": 17}]},
-      {"sequence": 1, "message": true, "name": "send 0->1", "state": "completed", "input_sizes": [], "input_types": [], "output_sizes": [], "output_types": [], "frames": []}]}]}})x"));
+      {"sequence": 1, "message": true, "name": "send 0->1", "state": "completed", "input_sizes": [], "input_types": [], "output_sizes": [], "output_types": [], "frames": []}]}], "recent_calls": [0, 0]}})x"));
   Json main = threads[0];
   CHECK(main["frames"].size() == 7);
   main.erase("frames");
