@@ -132,6 +132,11 @@ std::optional<known::Collective> collective_of(std::string_view function) {
   return known::operation_of_kernel(name);
 }
 
+bool runs_collective_of_another_library(const GpuState& state) {
+  return state.in_collective() && state.kernel != nullptr && state.kernel->function &&
+         !nccl_operation(kernel_name(*state.kernel->function));
+}
+
 bool gpus_were_examined(const RankSnapshot& rank) {
   return std::any_of(rank.gpus.begin(), rank.gpus.end(),
                      [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });

@@ -280,6 +280,7 @@ class Launches {
         return !seen.laggards.contains(one.first) &&
                place_key(job_, states_[one.first]) == place_key(job_, states_[late.front()]);
       });
+      if (auto found = in_another_library(seen, late)) return found;
       Deadlock found = accuse_side(late,
                                    messages        ? Reason::kUnmatchedP2p
                                    : at_same_place ? Reason::kBehind
@@ -291,6 +292,24 @@ class Launches {
       return found;
     }
     return std::nullopt;
+  }
+
+  // The GPUs of those that are late poll in a collective that NCCL does not count, for the others, who do not come.
+  std::optional<Deadlock> in_another_library(const Seen& seen, const Side& late) const {
+    if (!std::all_of(late.begin(), late.end(),
+                     [&](std::size_t i) { return runs_collective_of_another_library(states_[i].gpu); }))
+      return std::nullopt;
+    Side others;
+    for (const auto& [i, counts] : seen.counts)
+      if (!seen.laggards.contains(i)) others.push_back(i);
+    bool equal = false;
+    const Side accused = smaller_side(late, others, equal);
+    return accuse_side(
+        accused, Reason::kCollectiveMismatch,
+        fmt::format("by NCCL's counts {} {} launched what {} {} not, in whose place {} runs", name(others),
+                    others.size() == 1 ? "has" : "have", name(late), late.size() == 1 ? "has" : "have",
+                    describe_kernel(*states_[late.front()].gpu.kernel)),
+        equal);
   }
 
   // Most ranks wait for their GPUs at one place and have launched less than the others, which wait for theirs

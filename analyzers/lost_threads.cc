@@ -35,11 +35,36 @@ bool waits_for_nobody(const JobSnapshot& job, const RankState& s) {
   return for_a_thread && !other_threads(job, rank, s.doing.thread).any_python;
 }
 
+bool compared(const RankState& s) { return s.readable && !s.unrelated; }
+
+// The function in which the threads begin by which ranks are described, if it is the same for all of them.
+std::string entry_of_trainers(const JobSnapshot& job, const std::vector<RankState>& states) {
+  std::set<std::string> entries;
+  for (const RankState& s : states)
+    if (compared(s) && s.by_own_thread) entries.insert(entry_of(job, job.ranks[s.rank].threads[s.doing.thread]));
+  return entries.size() == 1 ? *entries.begin() : "";
+}
+
+// Ranks whose main thread serves requests while a thread trains, in some of them; in others only the main thread is
+// left: these serve on, and train no more.
+void find_lost_trainers(const JobSnapshot& job, std::vector<RankState>& states) {
+  const std::string entry = entry_of_trainers(job, states);
+  if (entry.empty()) return;
+  for (RankState& s : states) {
+    const RankSnapshot& rank = job.ranks[s.rank];
+    if (!compared(s) || s.by_own_thread || !s.serves || rank.status != Status::kComplete ||
+        rank.source == Source::kDump || other_threads(job, rank, s.doing.thread).any_python)
+      continue;
+    s.lost_thread = entry;
+    s.serves = false;
+  }
+}
+
 }  // namespace
 
 void find_lost_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                        std::vector<RankState>& states) {
-  const auto compared = [](const RankState& s) { return s.readable && !s.unrelated; };
+  find_lost_trainers(job, states);
   std::vector<std::size_t> waiting;
   for (std::size_t i = 0; i < states.size(); ++i)
     if (compared(states[i]) && waits_for_nobody(job, states[i])) waiting.push_back(i);

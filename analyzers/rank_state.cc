@@ -102,12 +102,6 @@ bool waits_for_front_end(const JobSnapshot& job, const Families& families, const
   return any;
 }
 
-// A process without a rank for which the ranks of a server work, or that takes on what they make.
-bool directs_ranks(const RankSnapshot& rank) {
-  const auto title = rank.command.empty() ? std::nullopt : known::title_of(rank.command.front());
-  return title && title->part == known::TitlePart::kDirector;
-}
-
 // If most processes have a rank number and a world size, those that have none do not belong to the job, unless they run
 // the very command of the others while numbers are missing: then theirs could not be read. If none has, those that run
 // another program than the others do not.
@@ -264,6 +258,11 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
       state.timed_out = timed_out_work_of(job.ranks[state.rank]);
     }
   return states;
+}
+
+bool directs_ranks(const RankSnapshot& rank) {
+  const auto title = rank.command.empty() ? std::nullopt : known::title_of(rank.command.front());
+  return title && title->part == known::TitlePart::kDirector;
 }
 
 std::optional<TimedOutWork> common_work(const std::vector<RankState>& states) {

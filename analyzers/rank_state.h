@@ -125,6 +125,10 @@ struct RankState {
 std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                                  const std::vector<Cluster>& clusters, const Families& families);
 
+// Whether it is a process without a rank for which the ranks of a server work, or that takes on what they make, by its
+// title.
+bool directs_ranks(const RankSnapshot& rank);
+
 // The collective that the watchdogs of all ranks that wait name; std::nullopt if there is none.
 std::optional<TimedOutWork> common_work(const std::vector<RankState>& states);
 

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/flight_records.h"
 #include "analyzers/names.h"
 #include "analyzers/progress.h"
 #include "analyzers/roles.h"
@@ -56,15 +57,10 @@ struct AlikeThreads {
   std::size_t waiting = 0;                     // number of threads that wait for other ranks
   Wait wait = Wait::kNone;
 
-  void add(std::size_t state, std::size_t thread, known::Activity activity, bool has_nccl) {
+  void add(std::size_t state, std::size_t thread, Wait of_thread) {
     threads.try_emplace(state, thread);
-    const bool on_device =
-        activity == known::Activity::kGpuWait && has_nccl;  // for a kernel that may be a collective's
-    if (!known::waits_for_ranks(activity) && !on_device) return;
-    ++waiting;
-    wait = std::max(wait, activity == known::Activity::kCollective                  ? Wait::kCollective
-                          : activity == known::Activity::kPointToPoint || on_device ? Wait::kExchange
-                                                                                    : Wait::kOther);
+    if (of_thread != Wait::kNone) ++waiting;
+    wait = std::max(wait, of_thread);
   }
   bool half_wait() const { return waiting > 0 && waiting * 2 >= threads.size(); }
   // Whether these may be the threads that train: most ranks have one, and half of them have arrived. If they wait in
@@ -77,6 +73,31 @@ struct AlikeThreads {
   }
   // If only some of them wait, a rank differs.
   auto weight() const { return std::tuple(wait, half_wait(), waiting < threads.size(), waiting); }
+};
+
+// For whom threads wait, as far as their stacks and the Flight Recorder show it.
+class Waits {
+ public:
+  explicit Waits(const JobSnapshot& job) : job_(job) {}
+
+  AlikeThreads::Wait of(std::size_t rank, known::Activity activity, const std::vector<known::Role>& roles) {
+    using Wait = AlikeThreads::Wait;
+    if (activity == known::Activity::kCollective) return Wait::kCollective;
+    if (activity == known::Activity::kPointToPoint) return Wait::kExchange;
+    // For a kernel that may be a collective's.
+    if (activity == known::Activity::kGpuWait && has_nccl(roles))
+      return is_ahead(rank) ? Wait::kCollective : Wait::kExchange;
+    return known::waits_for_ranks(activity) ? Wait::kOther : Wait::kNone;
+  }
+
+ private:
+  bool is_ahead(std::size_t rank) {
+    if (!ahead_) ahead_ = ranks_ahead_by_record(job_);
+    return ahead_->contains(rank);
+  }
+
+  const JobSnapshot& job_;
+  std::optional<std::set<std::size_t>> ahead_;
 };
 
 }  // namespace
@@ -95,6 +116,7 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
   std::map<std::string, AlikeThreads> by_entry;
   std::set<std::size_t> arrived;  // states with a thread in a collective
   std::size_t ranks = 0;
+  Waits waits(job);
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || !s.readable) continue;
@@ -112,9 +134,9 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
       std::string entry = roles[s.rank][t] == known::Role::kPython ? entry_of(job, rank.threads[t]) : "";
       if (entry.empty()) continue;
       entry += fmt::format("|{}", alike[entry]++);
-      const known::Activity activity = activities.of_thread(s.rank, t).activity;
-      by_entry[entry].add(i, t, activity, has_nccl(roles[s.rank]));
-      if (activity == known::Activity::kCollective) arrived.insert(i);
+      const auto wait = waits.of(s.rank, activities.of_thread(s.rank, t).activity, roles[s.rank]);
+      by_entry[entry].add(i, t, wait);
+      if (wait == AlikeThreads::Wait::kCollective) arrived.insert(i);
     }
   }
   const AlikeThreads* trainers = nullptr;

@@ -127,12 +127,14 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
         }))
       return std::string(moment);
     const bool is_rank_0 = suspects.size() == 1 && job_.ranks[suspects.front().rank].rank == 0;
-    if (is_rank_0 && suspects.front().reason != Reason::kDataLoading && all_wait([](const Operation& operation) {
+    const bool may_hand_on =
+        is_rank_0 && suspects.front().reason != Reason::kDataLoading && all_wait([](const Operation& operation) {
           return operation.collective == known::Collective::kBroadcast ||
                  operation.collective == known::Collective::kScatter ||
                  operation.collective == known::Collective::kUnknown;
-        }))
-      return "it may wait for requests that it hands on, which dumps do not show";
+        });
+    const bool is_director = suspects.size() == 1 && directs_ranks(job_.ranks[suspects.front().rank]);
+    if (may_hand_on || is_director) return "it may wait for requests that it hands on, which dumps do not show";
   }
   if (all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }) &&
       std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); }))

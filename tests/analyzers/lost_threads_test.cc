@@ -49,6 +49,36 @@ TEST_CASE("a rank has lost the thread that the others have") {
   }
 }
 
+TEST_CASE("a rank whose main thread serves a page has lost the thread that trains") {
+  const Stack serves = {libc("poll"), py("select", kLib + "selectors.py", 415),
+                        py("serve_forever", kLib + "socketserver.py", 235)};
+  const auto served = [&](int ranks, const Stack& trains) {
+    LiteralJob literal;
+    for (int r = 0; r < ranks; ++r) {
+      RankSnapshot& rank = literal.rank(r, ranks, serves + in_main(15));
+      rank.threads[0].syscall = call("poll", 3, "tcp 127.0.0.1:80 (listening)");
+      rank.threads[0].syscall->listens = true;
+      if (r != 1) literal.thread(rank, rank.pid + 900, "trainer", trains + kThreadRoot).state = 'S';
+    }
+    return literal;
+  };
+  for (const int ranks : {2, 3, 8}) {
+    const LiteralJob literal = served(ranks, waits_in_all_reduce());
+    const Suspect one = only_suspect(literal);
+    CHECK(one.reason == Reason::kWorkerDead);
+    CHECK(one.summary.find("has no thread in ") != std::string::npos);
+    CHECK(one.summary.find("waits for requests") != std::string::npos);
+  }
+  SECTION("it has another thread of its own") {
+    LiteralJob literal = served(3, waits_in_all_reduce());
+    literal.thread(literal.job.ranks[1], 990, "worker", kPrefetch + kThreadRoot).state = 'S';
+    CHECK(analyze(literal.job).verdict.suspects.empty());
+  }
+  SECTION("the threads of the others wait for no rank") {
+    CHECK(analyze(served(3, kPrefetch).job).verdict.suspects.empty());
+  }
+}
+
 TEST_CASE("a queue that nobody fills is a wait for a lock, unless the threads show which thread is gone") {
   SECTION("the others have no thread of their own either") {
     LiteralJob literal = job_of();

@@ -105,6 +105,12 @@ TEST_CASE("of dumps, rank 0 may wait for requests that it hands on") {
   CHECK(verdict_of(dumped({waits, waits, queue, waits})).status == VerdictStatus::kCulprit);
   const Stack reduce = waits_in("all_reduce");
   CHECK(verdict_of(dumped({queue, reduce, reduce, reduce})).status == VerdictStatus::kCulprit);
+  // Or a part of a server that has no rank, whatever number it was given.
+  LiteralJob served = dumped({waits, waits, queue, waits});
+  served.job.ranks[2].command = {"sglang::detokenizer"};
+  CHECK(verdict_of(served).status == VerdictStatus::kUndecided);
+  served.job.ranks[2].command = {"sglang::scheduler_TP2"};
+  CHECK(verdict_of(served).status == VerdictStatus::kCulprit);
 }
 
 TEST_CASE("dumps do not show whose messages several ranks wait for") {
