@@ -436,6 +436,23 @@ def thirteenth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("thirteenth-", "thirteenth-cores-"))
 
 
+def fourteenth(case, *reasons, odd=1, program="fourteenth.py", **options):
+    return GpuCase("fourteenth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def fourteenth_group(case, *reasons, odd=2, ranks=4, **options):
+    return fourteenth(case, *reasons, odd=odd, program="fourteenth_groups.py", ranks=ranks, **options)
+
+
+def fourteenth_well(case, **options):
+    return GpuCase("fourteenth-well-" + case, "fourteenth_well.py", (case,), Truth("healthy"), **options)
+
+
+def fourteenth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("fourteenth-", "fourteenth-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -1226,6 +1243,59 @@ HELD_OUT = [
     # The first rank computes in Python for half a second, again and again, and the second one waits for it.
     thirteenth_well("lightning-validates", needs=("torch", "pytorch_lightning")),
 
+    # The fourteenth batch.
+    # The worker of its loader computes, in one call of a library that keeps the interpreter's lock.
+    fourteenth("page-expression", "data-loading", "user-code"),
+    # A circle: the main thread has the interpreter's lock and waits for the GPU, whose stream waits for a function, which waits for that lock.
+    fourteenth("callback-gil", "python-lock", "gpu-wait"),
+    # Its kernel waits for what the main thread would write next, which waits for the kernel.
+    fourteenth("persistent-kernel", "gpu-wait"),
+    # It waits for the lock of a file, which it has itself.
+    fourteenth("nested-file-lock", "file-io", "python-lock"),
+    # It waits at a socket for a process of its own, where a thread waits for a lock that the rank has.
+    fourteenth("manager-lock", "subprocess", "python-lock", "network-io"),
+    # Its child reads the standard input that both have.
+    fourteenth("asks-overwrite", "subprocess"),
+    # Its thread that would train has raised and is gone; its main thread has nothing to do.
+    fourteenth("trainer-thread", "worker-dead", "exception", "network-io"),
+    # It has raised, and waits for its child.
+    fourteenth("follows-records", "exception", "subprocess"),
+    # It sleeps, in a loop that looks for files of a checkpoint.
+    fourteenth("counts-shards", "user-code", "checkpoint-io", "file-io", odd=0),
+    # Two threads wait for a condition, each for the other one.
+    fourteenth("lock-upgrade", "python-lock"),
+    # All ranks are at the same place, and wait for somebody outside.
+    GpuCase("fourteenth-scores-key", "fourteenth.py", ("scores-key",), Truth("symmetric")),
+
+    # The same sum over the same ranks in two ways, which do not meet; neither rank is more right.
+    GpuCase("fourteenth-fast-path", "fourteenth_groups.py", ("fast-path",),
+            culprit(r0=("collective-mismatch", "gpu-wait"), r1=("collective-mismatch", "gpu-wait")), own_gpus=True),
+    # It waits in another group than the others, as it saves.
+    fourteenth_group("clock-checkpoint", "collective-mismatch", "process-group-order", "checkpoint-io"),
+    # It has left out the sum in which rank 0 waits for it; the others do as they should.
+    fourteenth_group("tied-embeddings", "collective-mismatch", "process-group-order", odd=3),
+    # It receives more than its peer has sent, which waits for it in the sum. Over sockets the sizes may be found to differ, which fails.
+    fourteenth_group("draft-size", "unmatched-p2p", "collective-mismatch", odd=1, ranks=2, own_gpus=True),
+    # It sends what rank 0 does not receive, which waits for it in the broadcast.
+    fourteenth_group("skipped-weights", "unmatched-p2p", "collective-mismatch"),
+    # It sleeps until it may ask a server again; rank 0 waits for a message of any rank, and the other actors for rank 0.
+    fourteenth_group("retry-after", "user-code", "network-io"),
+
+    # The second rank sleeps for a second in each step, and the first one waits for it.
+    fourteenth_well("busy-judge"),
+    # Main threads wait for the interpreter's lock most of the time, and get it.
+    fourteenth_well("polling-threads"),
+    # Rank 0 waits for messages of any rank, and the actors sleep for a second or two.
+    fourteenth_well("any-actor", ranks=4),
+    # The first rank waits for its standard input for a second in each step, and the second one for it.
+    fourteenth_well("operator-looks"),
+    # Each rank waits for its own GPU for a second in each step, whose kernel waits for a thread of the rank.
+    fourteenth_well("lookups"),
+    # Ranks make and end communicators all the time.
+    fourteenth_well("regrouped"),
+    # The kernel of the first rank waits for the second one, whose GPU computes.
+    fourteenth_well("one-shot", own_gpus=True),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -1257,4 +1327,6 @@ HELD_OUT += [twelfth_core(case) for case in HELD_OUT
              if case.name in ("twelfth-locked-database", "twelfth-zero-bubble", "twelfth-traced-table", "twelfth-frozen-layer")]
 HELD_OUT += [thirteenth_core(case) for case in HELD_OUT
              if case.name in ("thirteenth-pool-initializer", "thirteenth-unfreezes-early", "thirteenth-failed-samples")]
+HELD_OUT += [fourteenth_core(case) for case in HELD_OUT
+             if case.name in ("fourteenth-persistent-kernel", "fourteenth-follows-records", "fourteenth-clock-checkpoint")]
 CASES += HELD_OUT
