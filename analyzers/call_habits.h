@@ -17,7 +17,8 @@ enum class Habit : std::uint8_t {
 };
 
 // How often the rank has called collectives of group `counted` between its last two of group `between`, as compared
-// with the times before (indices into FlightRecord::groups). std::nullopt: these differ, or there are fewer than two.
+// with the times before (indices into FlightRecord::groups). std::nullopt: these differ, or are fewer than two, or it
+// had called none.
 std::optional<Habit> habit_of(const FlightRecord& record, std::size_t between, std::size_t counted);
 
 }  // namespace rankstacks::analyzers

@@ -30,6 +30,13 @@ bool has_one_size(std::string_view name) {
   return false;
 }
 
+// Operations in which one rank has what the others get, or gets what they have.
+bool has_root(std::string_view name) {
+  for (const std::string_view one : {"broadcast", "_broadcast_oop", "scatter", "gather", "reduce", "_reduce_oop"})
+    if (name == one) return true;
+  return false;
+}
+
 double elements_of(const std::vector<std::vector<std::int64_t>>& tensors) {
   double sum = 0;
   for (const auto& tensor : tensors)
@@ -240,6 +247,18 @@ class Records {
     return std::nullopt;
   }
 
+  // It waits in what it called the last time, too: the step of a loop, and not what comes after all steps.
+  static bool repeats(const RecordedGroup& group) {
+    const RecordedOperation *pending = nullptr, *last = nullptr;
+    for (const RecordedOperation& operation : group.operations) {
+      if (operation.is_message) continue;
+      if (!is_pending(operation)) last = &operation;
+      else if (pending == nullptr) pending = &operation;
+    }
+    return pending != nullptr && last != nullptr && what_is(*pending) == what_is(*last) &&
+           pending->frames == last->frames;
+  }
+
   // Of two sides the one whose ranks all left out a call that they made in every step before, if those of the other
   // side all did as before: between two calls of `in` they called `left_out`.
   std::optional<Side> without_habit(const Side& a, const Seen& in_a, const Seen& left_out_a, const Side& b,
@@ -249,7 +268,7 @@ class Records {
         const std::size_t rank = states_[i].rank;
         const FlightRecord& record = *job_.ranks[rank].flight_record;
         const auto x = in.by.find(rank), y = left_out.by.find(rank);
-        if (x == in.by.end() || y == left_out.by.end()) return false;
+        if (x == in.by.end() || y == left_out.by.end() || !repeats(*x->second)) return false;
         const auto index = [&](const RecordedGroup* group) {
           return static_cast<std::size_t>(group - record.groups.data());
         };
@@ -469,6 +488,21 @@ std::string position_of(const RecordedGroup& group) {
   return text;
 }
 
+template <class Counts>
+std::set<std::size_t> ranks_ahead(const JobSnapshot& job, Counts counts) {
+  std::set<std::size_t> ahead;
+  for (const Seen& seen : groups_of(job)) {
+    std::int64_t least = INT64_MAX;
+    for (const auto& [rank, group] : seen.by) least = std::min(least, group->last_enqueued.value_or(0));
+    for (const auto& [rank, group] : seen.by)
+      if (std::any_of(group->operations.begin(), group->operations.end(), [&](const auto& operation) {
+            return is_pending(operation) && !operation.is_message && operation.sequence > least && counts(operation);
+          }))
+        ahead.insert(rank);
+  }
+  return ahead;
+}
+
 }  // namespace
 
 bool has_present_record(const RankSnapshot& rank) {
@@ -496,17 +530,11 @@ std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& r
 }
 
 std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job) {
-  std::set<std::size_t> ahead;
-  for (const Seen& seen : groups_of(job)) {
-    std::int64_t least = INT64_MAX;
-    for (const auto& [rank, group] : seen.by) least = std::min(least, group->last_enqueued.value_or(0));
-    for (const auto& [rank, group] : seen.by)
-      if (std::any_of(group->operations.begin(), group->operations.end(), [&](const auto& operation) {
-            return is_pending(operation) && !operation.is_message && operation.sequence > least;
-          }))
-        ahead.insert(rank);
-  }
-  return ahead;
+  return ranks_ahead(job, [](const RecordedOperation&) { return true; });
+}
+
+std::set<std::size_t> ranks_that_need_all_by_record(const JobSnapshot& job) {
+  return ranks_ahead(job, [](const RecordedOperation& operation) { return !has_root(operation.name); });
 }
 
 std::vector<RecordedDifference> recorded_differences(const JobSnapshot& job) {

@@ -36,6 +36,8 @@ std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& r
 // Indices into JobSnapshot::ranks of those that have called a collective that has not ended, and that another of their
 // group has not called.
 std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job);
+// Those of them that need something of each other rank: a broadcast or a scatter has what it needs from one alone.
+std::set<std::size_t> ranks_that_need_all_by_record(const JobSnapshot& job);
 
 // One group whose ranks differ in what they have called or in what has ended.
 struct RecordedPosition {

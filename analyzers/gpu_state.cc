@@ -133,7 +133,7 @@ std::optional<known::Collective> collective_of(std::string_view function) {
 }
 
 bool runs_collective_of_another_library(const GpuState& state) {
-  return state.in_collective() && state.kernel != nullptr && state.kernel->function &&
+  return state.in_collective() && state.launch && state.kernel->function &&
          !nccl_operation(kernel_name(*state.kernel->function));
 }
 

@@ -50,7 +50,7 @@ struct GpuState {
   bool only_messages() const { return collectives.size() == 1 && collectives.front() == known::Collective::kSendRecv; }
 };
 
-// Whether the collective's kernel is none of NCCL's, which does not count it.
+// Whether the only kernel of a collective on its GPUs is none of NCCL's, which does not count it.
 bool runs_collective_of_another_library(const GpuState& state);
 
 // Whether it was read what runs on a GPU of the rank's.

@@ -280,7 +280,7 @@ class Launches {
         return !seen.laggards.contains(one.first) &&
                place_key(job_, states_[one.first]) == place_key(job_, states_[late.front()]);
       });
-      if (auto found = in_another_library(seen, late)) return found;
+      if (auto found = messages ? std::nullopt : in_another_library(seen, late)) return found;
       Deadlock found = accuse_side(late,
                                    messages        ? Reason::kUnmatchedP2p
                                    : at_same_place ? Reason::kBehind
@@ -294,22 +294,29 @@ class Launches {
     return std::nullopt;
   }
 
-  // The GPUs of those that are late poll in a collective that NCCL does not count, for the others, who do not come.
+  // The GPUs of those that are late poll in a collective that NCCL does not count, while those of all others are in one
+  // of NCCL's: neither come to the other one.
   std::optional<Deadlock> in_another_library(const Seen& seen, const Side& late) const {
-    if (!std::all_of(late.begin(), late.end(),
-                     [&](std::size_t i) { return runs_collective_of_another_library(states_[i].gpu); }))
-      return std::nullopt;
+    const auto in_other = [&](std::size_t i) { return runs_collective_of_another_library(states_[i].gpu); };
     Side others;
     for (const auto& [i, counts] : seen.counts)
       if (!seen.laggards.contains(i)) others.push_back(i);
+    const bool others_in_nccl = std::all_of(
+        others.begin(), others.end(), [&](std::size_t i) { return states_[i].gpu.in_collective() && !in_other(i); });
+    std::size_t polling = 0;  // of all ranks: those outside of this communicator may be who meets them
+    for (std::size_t i = 0; i < states_.size(); ++i) polling += in_other(i) ? 1 : 0;
+    if (!others_in_nccl || polling != late.size() || !std::all_of(late.begin(), late.end(), in_other))
+      return std::nullopt;
     bool equal = false;
     const Side accused = smaller_side(late, others, equal);
-    return accuse_side(
-        accused, Reason::kCollectiveMismatch,
-        fmt::format("by NCCL's counts {} {} launched what {} {} not, in whose place {} runs", name(others),
-                    others.size() == 1 ? "has" : "have", name(late), late.size() == 1 ? "has" : "have",
-                    describe_kernel(*states_[late.front()].gpu.kernel)),
-        equal);
+    Deadlock found =
+        accuse_side(accused, Reason::kCollectiveMismatch,
+                    fmt::format("by NCCL's counts {} {} launched what {} {} not, in whose place {} runs", name(others),
+                                others.size() == 1 ? "has" : "have", name(late), late.size() == 1 ? "has" : "have",
+                                describe_kernel(*states_[late.front()].gpu.kernel)),
+                    equal);
+    found.may_be_a_step = true;
+    return found;
   }
 
   // Most ranks wait for their GPUs at one place and have launched less than the others, which wait for theirs

@@ -56,6 +56,7 @@ struct RankState {
   std::optional<std::size_t> dead_child;  // index of a child that is a zombie or dead
   // It waits for a thread of its own that has ended, and which the other ranks have: "prefetch of data.py".
   std::string lost_thread;
+  bool lost_trainer = false;  // or it was the one that trained, and the main thread goes on to serve requests
   // Its main thread is idle, as in the other ranks, and doing.thread is the one that trains.
   bool by_own_thread = false;
   // Index of the child process that the rank waits for, if only one can be meant.

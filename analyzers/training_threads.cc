@@ -80,19 +80,21 @@ class Waits {
  public:
   explicit Waits(const JobSnapshot& job) : job_(job) {}
 
-  AlikeThreads::Wait of(std::size_t rank, known::Activity activity, const std::vector<known::Role>& roles) {
+  // `only_one`: of its process, that waits for a GPU; what the record has may be of another thread otherwise.
+  AlikeThreads::Wait of(std::size_t rank, known::Activity activity, const std::vector<known::Role>& roles,
+                        bool only_one) {
     using Wait = AlikeThreads::Wait;
     if (activity == known::Activity::kCollective) return Wait::kCollective;
     if (activity == known::Activity::kPointToPoint) return Wait::kExchange;
     // For a kernel that may be a collective's.
     if (activity == known::Activity::kGpuWait && has_nccl(roles))
-      return is_ahead(rank) ? Wait::kCollective : Wait::kExchange;
+      return only_one && is_ahead(rank) ? Wait::kCollective : Wait::kExchange;
     return known::waits_for_ranks(activity) ? Wait::kOther : Wait::kNone;
   }
 
  private:
   bool is_ahead(std::size_t rank) {
-    if (!ahead_) ahead_ = ranks_ahead_by_record(job_);
+    if (!ahead_) ahead_ = ranks_that_need_all_by_record(job_);
     return ahead_->contains(rank);
   }
 
@@ -124,6 +126,11 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
     const RankSnapshot& rank = job.ranks[s.rank];
     // Threads of one rank with the same start function are distinguished by the order in which they started.
     std::map<std::string, int> alike;
+    std::size_t on_gpu = 0;
+    for (std::size_t t = 0; t < rank.threads.size(); ++t)
+      if (roles[s.rank][t] == known::Role::kPython && rank.threads[t].tid != rank.pid &&
+          activities.of_thread(s.rank, t).activity == known::Activity::kGpuWait)
+        ++on_gpu;
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       if (rank.threads[t].tid == rank.pid) {
         const auto where = standby_function(job, rank.threads[t], activities.of_thread(s.rank, t));
@@ -134,7 +141,7 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
       std::string entry = roles[s.rank][t] == known::Role::kPython ? entry_of(job, rank.threads[t]) : "";
       if (entry.empty()) continue;
       entry += fmt::format("|{}", alike[entry]++);
-      const auto wait = waits.of(s.rank, activities.of_thread(s.rank, t).activity, roles[s.rank]);
+      const auto wait = waits.of(s.rank, activities.of_thread(s.rank, t).activity, roles[s.rank], on_gpu == 1);
       by_entry[entry].add(i, t, wait);
       if (wait == AlikeThreads::Wait::kCollective) arrived.insert(i);
     }

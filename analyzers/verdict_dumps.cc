@@ -13,6 +13,7 @@
 #include "analyzers/verdict_words.h"
 #include "base/text.h"
 #include "known/gpu_drivers.h"
+#include "known/process_titles.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -48,6 +49,15 @@ bool passes_in_dump(const JobSnapshot& job, const RankState& s) {
   return std::none_of(thread->frames.begin(), thread->frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
     return frame.function && (is_mpi_function(*frame.function) || known::waits_for_gpu_alone(*frame.function));
+  });
+}
+
+// Processes that are ranks of a server by their titles. (One without them may run its model in the process that
+// directs.)
+bool has_workers(const JobSnapshot& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) {
+    const auto title = rank.command.empty() ? std::nullopt : known::title_of(rank.command.front());
+    return title && title->part == known::TitlePart::kWorker;
   });
 }
 
@@ -133,8 +143,8 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
                  operation.collective == known::Collective::kScatter ||
                  operation.collective == known::Collective::kUnknown;
         });
-    const bool is_director = suspects.size() == 1 && directs_ranks(job_.ranks[suspects.front().rank]);
-    if (may_hand_on || is_director) return "it may wait for requests that it hands on, which dumps do not show";
+    if (may_hand_on || all([&](const Suspect& s) { return directs_ranks(job_.ranks[s.rank]) && has_workers(job_); }))
+      return "it may wait for requests that it hands on, which dumps do not show";
   }
   if (all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }) &&
       std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); }))

@@ -336,9 +336,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (local_wait) verb = local_wait->verb;
   if (reason == Reason::kWorkerDead && !state.lost_thread.empty()) {
     const auto on_thread = local_wait_of(job, state, Reason::kPythonLock);
-    verb = on_thread                                             ? on_thread->verb
-           : state.doing.activity == known::Activity::kNetworkIo ? "waits for requests"
-                                                                 : "waits for a thread";
+    verb = on_thread ? on_thread->verb : state.lost_trainer ? "waits for requests" : "waits for a thread";
   }
   const auto python_wait =
       reason == Reason::kPythonLock ? describe_python_wait(job, rank, state.doing.thread) : std::nullopt;

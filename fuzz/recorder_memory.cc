@@ -81,6 +81,9 @@ void check(const FlightRecord& record) {
     for (const RecordedOperation& operation : group.operations) check(operation);
   }
   fuzz::require(members <= kMaxMembers && operations <= kMaxEntries, "the members and the operations are bounded");
+  fuzz::require(record.recent_calls.size() <= kMaxRecentCalls, "the calls are bounded");
+  for (const std::uint32_t group : record.recent_calls)
+    fuzz::require(group < record.groups.size(), "calls are of groups");
   fuzz::require(!record.longest_gap_ms || (*record.longest_gap_ms >= 0 && record.last_call_ns), "times");
 }
 

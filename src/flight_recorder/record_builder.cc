@@ -99,6 +99,7 @@ void RecordBuilder::take_recent_calls() {
     last_batch = batch;
   }
   std::reverse(calls.begin(), calls.end());
+  if (std::equal(calls.begin() + (calls.empty() ? 0 : 1), calls.end(), calls.begin())) calls.clear();
 }
 
 // A message repeats the number of its group's last collective.

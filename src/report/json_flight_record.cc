@@ -145,10 +145,12 @@ void write_flight_record(JsonText& json, const FlightRecord& record) {
   json.open('[', true);
   for (const RecordedGroup& group : record.groups) write_group(json, group);
   json.close();
-  json.key("recent_calls");
-  json.open('[');
-  for (const std::uint32_t group : record.recent_calls) json.number(group);
-  json.close();
+  if (!record.recent_calls.empty()) {
+    json.key("recent_calls");
+    json.open('[');
+    for (const std::uint32_t group : record.recent_calls) json.number(group);
+    json.close();
+  }
   json.close();
 }
 

@@ -170,6 +170,10 @@ TEST_CASE("the rank that did otherwise than in every step before") {
   CHECK(accused_with({0, 1, 0, 1, 0, 1, 0, 1}, {0, 1, 0, 1, 0, 1, 0, 0}) == left_out);
   // The other order: rank 0 has left out the call of all.
   CHECK(accused_with({0, 1, 0, 1, 0, 1, 0, 1, 1}, {0, 1, 0, 1, 0, 1, 0, 1, 0}) == alone);
+  // Another operation than in all the steps: the epoch has ended for it, and rank 0 has a step more.
+  for (const std::size_t r : {1U, 2U, 3U}) recorded[r][0] = group({ended(4), called(5, "_all_gather_base")}, kFour);
+  CHECK(accused_with({0, 1, 0, 1, 0, 1, 0, 1}, {0, 1, 0, 1, 0, 1, 0, 0}) == alone);
+  for (const std::size_t r : {1U, 2U, 3U}) recorded[r][0] = waits_in_all;
   // There is no habit, or too short a one.
   CHECK(accused_with({0, 1, 0, 1, 0, 1, 0, 1}, {0, 1, 0, 1, 1, 0, 1, 0, 0}) == alone);
   CHECK(accused_with({0, 1, 0, 1}, {0, 1, 0, 0}) == alone);

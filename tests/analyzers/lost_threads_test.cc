@@ -74,6 +74,18 @@ TEST_CASE("a rank whose main thread serves a page has lost the thread that train
     literal.thread(literal.job.ranks[1], 990, "worker", kPrefetch + kThreadRoot).state = 'S';
     CHECK(analyze(literal.job).verdict.suspects.empty());
   }
+  SECTION("what the others wait for comes from one rank, which may have no request") {
+    const Stack broadcast = Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"),
+                                  py("broadcast", kPackages + "torch/distributed/distributed_c10d.py", 1408)} +
+                            in_main(17);
+    CHECK(analyze(served(3, broadcast).job).verdict.suspects.empty());
+  }
+  SECTION("two jobs, of which one has nothing to do") {
+    LiteralJob literal = served(2, waits_in_all_reduce());
+    literal.job.ranks[1].rank = 0;
+    literal.job.ranks[1].host = "other";
+    CHECK(analyze(literal.job).verdict.suspects.empty());
+  }
   SECTION("the threads of the others wait for no rank") {
     CHECK(analyze(served(3, kPrefetch).job).verdict.suspects.empty());
   }

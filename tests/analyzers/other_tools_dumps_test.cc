@@ -108,8 +108,10 @@ TEST_CASE("of dumps, rank 0 may wait for requests that it hands on") {
   // Or a part of a server that has no rank, whatever number it was given.
   LiteralJob served = dumped({waits, waits, queue, waits});
   served.job.ranks[2].command = {"sglang::detokenizer"};
+  CHECK(verdict_of(served).status == VerdictStatus::kCulprit);
+  served.job.ranks[1].command = {"sglang::scheduler_TP0"};
   CHECK(verdict_of(served).status == VerdictStatus::kUndecided);
-  served.job.ranks[2].command = {"sglang::scheduler_TP2"};
+  served.job.ranks[2].command = {"sglang::scheduler_TP1"};
   CHECK(verdict_of(served).status == VerdictStatus::kCulprit);
 }
 

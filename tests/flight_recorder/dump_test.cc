@@ -168,9 +168,9 @@ TEST_CASE("what is no dump, or is of another shape") {
 TEST_CASE("in which order the collectives of groups were called") {
   std::string entries;
   const auto add = [&](const std::string& name, int group, int collective) {
-    entries += (entries.empty() ? "" : ",") + R"({"pg_id": )" + std::to_string(group) + R"(, "pg_name": ["g)" +
-               std::to_string(group) + R"(", ""], "profiling_name": "nccl:)" + name + R"(", "collective_seq_id": )" +
-               std::to_string(collective) + R"(, "state": "completed", "is_p2p": )" +
+    entries += std::string(entries.empty() ? "" : ",") + R"({"pg_id": )" + std::to_string(group) +
+               R"(, "process_group": ["g)" + std::to_string(group) + R"(", ""], "profiling_name": "nccl:)" + name +
+               R"(", "collective_seq_id": )" + std::to_string(collective) + R"(, "state": "completed", "is_p2p": )" +
                (name.starts_with("send") ? "true}" : "false}");
   };
   for (int i = 0; i < 2; ++i) {
@@ -182,9 +182,12 @@ TEST_CASE("in which order the collectives of groups were called") {
   const auto record = read_dump("{\"entries\": [" + entries + "]}", "dump_0");
   REQUIRE(record);
   CHECK(record->recent_calls == std::vector<std::uint32_t>{0, 1, 0, 1});
-  for (int i = 0; i < 200; ++i) add("all_reduce", 0, i);
-  CHECK(read_dump("{\"entries\": [" + entries + "]}", "dump_0")->recent_calls ==
-        std::vector<std::uint32_t>(kMaxRecentCalls));
+  for (int i = 0; i < 100; ++i) add("all_reduce", i % 2, i);
+  CHECK(read_dump("{\"entries\": [" + entries + "]}", "dump_0")->recent_calls.size() == 104);
+  for (int i = 100; i < 200; ++i) add("all_reduce", i % 2, i);
+  CHECK(read_dump("{\"entries\": [" + entries + "]}", "dump_0")->recent_calls.size() == kMaxRecentCalls);
+  for (int i = 200; i < 400; ++i) add("all_reduce", 0, i);  // of one group alone, they say nothing
+  CHECK(read_dump("{\"entries\": [" + entries + "]}", "dump_0")->recent_calls.empty());
 }
 
 TEST_CASE("of many operations the first that have not ended are kept, and the last that have") {
