@@ -1,7 +1,11 @@
 #include "known/known_programs.h"
 
 #include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "base/text.h"
@@ -56,6 +60,12 @@ Installed& installed() {
   return programs;
 }
 
+// How often programs were installed, and 1.
+std::atomic<std::uint64_t>& installations() {
+  static std::atomic<std::uint64_t> count = 1;
+  return count;
+}
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // .../lib/python3.11/threading.py, .../lib64/python3.9/..., and zipped libraries .../lib/python311.zip/...
@@ -67,6 +77,12 @@ bool is_of_standard_library(std::string_view file) {
     if (rest.starts_with(kPython) && rest.size() > kPython.size() && is_digit(rest[kPython.size()])) return true;
   }
   return false;
+}
+
+bool find_library_file(std::string_view file) {
+  for (const FileRule& rule : installed().all.files)
+    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : contains(file, rule.file)) return rule.library;
+  return file.starts_with('<') || is_of_standard_library(file);
 }
 
 }  // namespace
@@ -85,12 +101,23 @@ const KnownPrograms& added_programs() { return installed().added.rules; }
 const KnownPrograms& known_programs() { return installed().all; }
 std::span<const PlaceRule> known_places(Place place) { return installed().places[static_cast<std::size_t>(place)]; }
 
-void install_added_programs(AddedPrograms added) { installed() = Installed(std::move(added)); }
+void install_added_programs(AddedPrograms added) {
+  installed() = Installed(std::move(added));
+  ++installations();
+}
 
 bool is_library_file(std::string_view file) {
-  for (const FileRule& rule : known_programs().files)
-    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : contains(file, rule.file)) return rule.library;
-  return file.starts_with('<') || is_of_standard_library(file);
+  // A job has millions of frames in few files.
+  struct Known {
+    std::string file;
+    bool library = false;
+    std::uint64_t installation = 0;
+  };
+  thread_local std::array<Known, 256> last;
+  Known& known = last[std::hash<std::string_view>()(file) % last.size()];
+  if (known.installation != installations() || known.file != file)
+    known = {std::string(file), find_library_file(file), installations()};
+  return known.library;
 }
 
 }  // namespace rankstacks::known

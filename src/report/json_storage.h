@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -60,8 +60,22 @@ class Arena {
 };
 
 struct JsonDocument::Storage {
+  // An object of members of these names and values, as they came.
+  JsonValue object(const JsonNamesPool::List& list, const JsonValue* as_they_came) {
+    JsonValue* const values = arena.allocate<JsonValue>(list.names->size());
+    if (list.kept.empty()) std::copy_n(as_they_came, list.names->size(), values);
+    else std::transform(list.kept.begin(), list.kept.end(), values, [&](std::uint32_t i) { return as_they_came[i]; });
+    JsonValue made{JsonValue::Kind::kObject, static_cast<std::uint32_t>(list.names->size())};
+    JsonObject* const object = arena.allocate<JsonObject>(1);
+    *object = {list.names, values};
+    made.object = object;
+    return made;
+  }
+
   Arena arena;
-  std::unordered_set<std::string> names;  // of members: each once, so that equal ones have equal addresses
+  std::deque<JsonKey> keys;  // each once, so that equal ones have equal addresses
+  std::deque<std::string> texts_of_keys;
+  JsonNamesPool names;
 };
 
 }  // namespace rankstacks::report
