@@ -401,12 +401,14 @@ class Records {
       return place_key(job_, states_[i]) == place_key(job_, states_[found->late.front()]);
     });
     const RecordedGroup& group = *seen.by.at(states_[found->waiting.front()].rank);
-    return accuse_side(
+    Deadlock laggards = accuse_side(
         found->late, at_same_place ? Reason::kBehind : Reason::kGpuWait,
         fmt::format("by the Flight Recorder {} not called operation {} of {}, {}, in which {}",
                     found->late.size() == 1 ? "it has" : name_side(job_, states_, found->late) + " have", found->number,
                     seen.text, describe(operation(group, found->number)), waits(found->waiting)),
         false);
+    laggards.may_be_a_step = true;  // what their GPUs compute may take longer than all samples
+    return laggards;
   }
   static const RecordedOperation& operation(const RecordedGroup& group, std::int64_t number) {
     return *std::find_if(group.operations.begin(), group.operations.end(), [&](const RecordedOperation& one) {

@@ -107,7 +107,9 @@ void install_added_programs(AddedPrograms added) {
 }
 
 bool is_library_file(std::string_view file) {
-  // A job has millions of frames in few files.
+  // A job has millions of frames in few files. Longer names, which are none of files, are not kept.
+  constexpr std::size_t kLongest = 4096;
+  if (file.size() > kLongest) return find_library_file(file);
   struct Known {
     std::string file;
     bool library = false;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace rankstacks::report {
@@ -48,39 +49,34 @@ class JsonNames {
   static constexpr std::size_t kNone = SIZE_MAX;
 
  private:
-  static constexpr std::size_t kSlots = 64, kFew = 32;
-  static constexpr std::uint8_t kFree = 0xff;
+  static constexpr std::size_t kFew = 4;
   static constexpr std::uint64_t bit_of(std::uint64_t hash) { return std::uint64_t{1} << hash % 64; }
 
   std::size_t find_hash(std::uint64_t hash) const;
 
   std::uint64_t bits_ = 0;  // of all hashes
   std::vector<const JsonKey*> names_;
-  std::uint8_t slots_[kSlots];  // of few names: the index of one, from the slot of its hash on
-  std::unordered_map<std::uint64_t, std::uint32_t> by_hash_;  // of more
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> by_hash_;  // sorted; of more than kFew
 };
 
-// The lists of names of one document.
+// The lists of names of one document. Its sender may have given every object another one: they are small.
 class JsonNamesPool {
  public:
+  // Of several members of one name the last counts.
+  struct Repeated {
+    std::vector<const JsonKey*> as_they_came;
+    std::vector<std::uint32_t> kept;  // which of them the list has
+  };
   struct List {
-    const JsonNames* names = nullptr;
-    // Of several members of one name the last counts: which members have names[0], names[1]...; empty: all, in order.
-    std::vector<std::uint32_t> kept;
+    JsonNames names;
+    std::unique_ptr<const Repeated> repeated;  // nullptr: as they came, all are different
   };
 
   // Those of an object, as they came. Names with one address are equal; the pool's lists point to them.
   const List& of(const JsonKey* const* names, std::size_t size);
 
  private:
-  struct Known {
-    std::vector<const JsonKey*> as_they_came;
-    std::unique_ptr<const JsonNames> names;
-    List list;
-  };
-  static Known make(const JsonKey* const* names, std::size_t size);
-
-  std::unordered_multimap<std::size_t, Known> known_;  // by a hash of the addresses
+  std::unordered_multimap<std::size_t, List> lists_;  // by a hash of the addresses
 };
 
 }  // namespace rankstacks::report

@@ -62,12 +62,15 @@ class Arena {
 struct JsonDocument::Storage {
   // An object of members of these names and values, as they came.
   JsonValue object(const JsonNamesPool::List& list, const JsonValue* as_they_came) {
-    JsonValue* const values = arena.allocate<JsonValue>(list.names->size());
-    if (list.kept.empty()) std::copy_n(as_they_came, list.names->size(), values);
-    else std::transform(list.kept.begin(), list.kept.end(), values, [&](std::uint32_t i) { return as_they_came[i]; });
-    JsonValue made{JsonValue::Kind::kObject, static_cast<std::uint32_t>(list.names->size())};
+    const std::size_t size = list.names.size();
+    JsonValue* const values = arena.allocate<JsonValue>(size);
+    if (list.repeated)
+      std::transform(list.repeated->kept.begin(), list.repeated->kept.end(), values,
+                     [&](std::uint32_t i) { return as_they_came[i]; });
+    else std::copy_n(as_they_came, size, values);
+    JsonValue made{JsonValue::Kind::kObject, static_cast<std::uint32_t>(size)};
     JsonObject* const object = arena.allocate<JsonObject>(1);
-    *object = {list.names, values};
+    *object = {&list.names, values};
     made.object = object;
     return made;
   }
