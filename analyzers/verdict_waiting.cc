@@ -346,9 +346,10 @@ Verdict Judge::of_waiting() const {
     Verdict verdict =
         undecided(fmt::format("{} at {}; {}", waiting, deadlock->at_one_place ? "the same place" : "different places",
                               deadlock->explanation));
+    if (deadlock->may_be_a_step && may_sample_longer() && !have_sampled_long()) verdict.doubt = Doubt::kGpuWaits;
     for (const std::size_t i : deadlock->candidates)
-      verdict.candidates.push_back({states_[i].rank, Reason::kCollectiveMismatch, deadlock->would_decide,
-                                    describe_suspect(job_, states_[i], Reason::kCollectiveMismatch)});
+      verdict.candidates.push_back({states_[i].rank, deadlock->reason_of_candidates, deadlock->would_decide,
+                                    describe_suspect(job_, states_[i], deadlock->reason_of_candidates)});
     return verdict;
   }
   std::vector<Suspect> suspects;

@@ -1,10 +1,9 @@
 #include "known/known_programs.h"
 
 #include <array>
-#include <atomic>
-#include <cstdint>
 #include <functional>
 #include <iterator>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -60,12 +59,6 @@ Installed& installed() {
   return programs;
 }
 
-// How often programs were installed, and 1.
-std::atomic<std::uint64_t>& installations() {
-  static std::atomic<std::uint64_t> count = 1;
-  return count;
-}
-
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // .../lib/python3.11/threading.py, .../lib64/python3.9/..., and zipped libraries .../lib/python311.zip/...
@@ -83,6 +76,38 @@ bool find_library_file(std::string_view file) {
   for (const FileRule& rule : installed().all.files)
     if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : contains(file, rule.file)) return rule.library;
   return file.starts_with('<') || is_of_standard_library(file);
+}
+
+// The answers for the last files: a job has millions of frames in few files.
+class LibraryFiles {
+ public:
+  bool contain(std::string_view file) {
+    constexpr std::size_t kLongest = 4096;  // longer names, which are none of files, are not kept
+    if (file.size() > kLongest) return find_library_file(file);
+    const std::lock_guard lock(mutex_);
+    Known& known = last_[std::hash<std::string_view>()(file) % last_.size()];
+    if (!known.is_set || known.file != file) known = {std::string(file), find_library_file(file), true};
+    return known.library;
+  }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    last_ = {};
+  }
+
+ private:
+  struct Known {
+    std::string file;
+    bool library = false, is_set = false;
+  };
+
+  std::mutex mutex_;
+  std::array<Known, 256> last_;
+};
+
+// Never destroyed, as installed().
+LibraryFiles& library_files() {
+  static LibraryFiles& files = *new LibraryFiles;
+  return files;
 }
 
 }  // namespace
@@ -103,23 +128,9 @@ std::span<const PlaceRule> known_places(Place place) { return installed().places
 
 void install_added_programs(AddedPrograms added) {
   installed() = Installed(std::move(added));
-  ++installations();
+  library_files().forget();
 }
 
-bool is_library_file(std::string_view file) {
-  // A job has millions of frames in few files. Longer names, which are none of files, are not kept.
-  constexpr std::size_t kLongest = 4096;
-  if (file.size() > kLongest) return find_library_file(file);
-  struct Known {
-    std::string file;
-    bool library = false;
-    std::uint64_t installation = 0;
-  };
-  thread_local std::array<Known, 256> last;
-  Known& known = last[std::hash<std::string_view>()(file) % last.size()];
-  if (known.installation != installations() || known.file != file)
-    known = {std::string(file), find_library_file(file), installations()};
-  return known.library;
-}
+bool is_library_file(std::string_view file) { return library_files().contain(file); }
 
 }  // namespace rankstacks::known

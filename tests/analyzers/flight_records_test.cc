@@ -104,6 +104,13 @@ TEST_CASE("a rank whose own kernels keep it from a call may be in a long step") 
   CHECK(brief.doubt == Doubt::kGpuWaits);
   CHECK(accused(job_of(7000)) == Accused{{1, "gpu-wait"}});
   CHECK(analyze(job_of(7000).job).verdict.doubt == Doubt::kNone);
+  for (const double last_call_ms : {11'000.0, 14'000.0}) {
+    LiteralJob job = job_of(7000);
+    FlightRecord& record = *job.job.ranks[1].flight_record;
+    record.last_call_ms = last_call_ms;
+    record.longest_gap_ms = 13'000;
+    CHECK(accused(job) == (last_call_ms > 13'000 ? Accused{{1, "gpu-wait"}} : Accused{}));
+  }
 }
 
 TEST_CASE("a dump that does not belong to these stacks accuses nobody") {
