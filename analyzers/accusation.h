@@ -31,8 +31,9 @@ struct Deadlock {
   // Those that wait may be in a long step instead, of their GPUs or of a slow start: more samples would show it.
   bool may_be_a_step = false;
   std::vector<std::size_t> candidates;  // indices of states: some of these are in the wrong, if there are no suspects
-  std::string would_decide;             // between the candidates
-  bool at_one_place = false;            // without suspects: all wait alike
+  Reason reason_of_candidates = Reason::kCollectiveMismatch;
+  std::string would_decide;   // between the candidates
+  bool at_one_place = false;  // without suspects: all wait alike
 };
 
 // Accuses one side, or, of two that are equal, both, for a disagreement that is known from other evidence than stacks.

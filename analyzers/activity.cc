@@ -240,16 +240,14 @@ Reason reason_of(known::Activity activity) {
 }
 
 const known::ActivityRule* RuleCache::of(const FrameTable& frames, FrameId id) {
+  const auto [of_frame, is_new_frame] = by_frame_.try_emplace(id);
+  if (!is_new_frame) return of_frame->second;
   const Frame& frame = frames[id];
   if (!frame.function) return nullptr;
-  if (frame.kind == FrameKind::kNative) {
-    const auto [it, is_new] = by_function_.try_emplace(*frame.function);
-    if (is_new) it->second = activity_rule_of(frame);
-    return it->second;
-  }
-  const auto [it, is_new] = by_frame_.try_emplace(id);
-  if (is_new) it->second = activity_rule_of(frame);
-  return it->second;
+  if (frame.kind != FrameKind::kNative) return of_frame->second = activity_rule_of(frame);
+  const auto [of_function, is_new_function] = by_function_.try_emplace(*frame.function);
+  if (is_new_function) of_function->second = activity_rule_of(frame);
+  return of_frame->second = of_function->second;
 }
 
 // Searches from the innermost frame outwards. A wait for other ranks ends the search: the caller of a collective is

@@ -12,6 +12,7 @@
 
 #include "analyzers/call_habits.h"
 #include "analyzers/recorded_messages.h"
+#include "analyzers/recorded_times.h"
 #include "analyzers/sides.h"
 #include "known/c10d_operations.h"
 
@@ -401,12 +402,27 @@ class Records {
       return place_key(job_, states_[i]) == place_key(job_, states_[found->late.front()]);
     });
     const RecordedGroup& group = *seen.by.at(states_[found->waiting.front()].rank);
-    return accuse_side(
-        found->late, at_same_place ? Reason::kBehind : Reason::kGpuWait,
-        fmt::format("by the Flight Recorder {} not called operation {} of {}, {}, in which {}",
-                    found->late.size() == 1 ? "it has" : name_side(job_, states_, found->late) + " have", found->number,
-                    seen.text, describe(operation(group, found->number)), waits(found->waiting)),
-        false);
+    const std::string text = fmt::format("not called operation {} of {}, {}, in which {}", found->number, seen.text,
+                                         describe(operation(group, found->number)), waits(found->waiting));
+    const std::string late = name_side(job_, states_, found->late) + (found->late.size() == 1 ? " has " : " have ");
+    const bool may_be_on_time = std::all_of(found->late.begin(), found->late.end(), [&](std::size_t i) {
+      return has_paused_for_longer(job_.ranks[states_[i].rank]);
+    });
+    Deadlock laggards =
+        may_be_on_time
+            ? undecided(
+                  fmt::format("by the Flight Recorder {}{}; but before, {}gone without a call for longer than now",
+                              late, text, late))
+            : accuse_side(found->late, at_same_place ? Reason::kBehind : Reason::kGpuWait,
+                          fmt::format("by the Flight Recorder {}{}", found->late.size() == 1 ? "it has " : late, text),
+                          false);
+    if (may_be_on_time) {
+      laggards.candidates = found->late;
+      laggards.reason_of_candidates = Reason::kGpuWait;
+      laggards.would_decide = "whether it calls that operation: look again later, or with --gpu";
+    }
+    laggards.may_be_a_step = true;  // what their GPUs compute may take longer than all samples
+    return laggards;
   }
   static const RecordedOperation& operation(const RecordedGroup& group, std::int64_t number) {
     return *std::find_if(group.operations.begin(), group.operations.end(), [&](const RecordedOperation& one) {

@@ -22,6 +22,12 @@ bool is_silent(const RankSnapshot& rank) {
          *record.last_call_ms >= std::max(kLeastMs, kTimesTheLongest * *record.longest_gap_ms);
 }
 
+bool has_paused_for_longer(const RankSnapshot& rank) {
+  if (rank.kind != RankKind::kRank || !has_present_record(rank)) return false;
+  const FlightRecord& record = *rank.flight_record;
+  return record.last_call_ms && record.longest_gap_ms && *record.last_call_ms <= *record.longest_gap_ms;
+}
+
 std::string describe_silence(const JobSnapshot& job) {
   std::vector<std::size_t> silent;
   double shortest = 0, longest = 0, usual = 0;

@@ -13,6 +13,9 @@ namespace rankstacks::analyzers {
 // or those for which it waits, move, is another question.)
 bool is_silent(const RankSnapshot& rank);
 
+// By a record of this time, the rank went for longer without a call before, and then went on: this may be such a step.
+bool has_paused_for_longer(const RankSnapshot& rank);
+
 // "ranks 0-2 have called nothing for 62 to 64 s; before, never for more than 2.1 s"; "" if no rank is silent.
 std::string describe_silence(const JobSnapshot& job);
 

@@ -212,6 +212,11 @@ class Matcher {
     return RoleStack(job, thread, traits_);
   }
 
+  // Whether the thread's system call counts as well.
+  static bool asks_for_call(const RoleStack& stack) {
+    return !stack.has_python && stack.own_frames == 1 && !stack.job.frames[*stack.innermost_own].function;
+  }
+
   // The first of the rules with these numbers; nullptr if there is none.
   const known::RoleRule* first(const RoleStack& stack, std::size_t begin, std::size_t end) const {
     std::size_t best = end;
@@ -241,8 +246,7 @@ class Matcher {
     if (!stack.has_python) {
       look_at(stack.entry, of(known::RoleMatch::kEntryModule));
       look_at(stack.innermost_own, of(known::RoleMatch::kInnermost));
-      if (stack.own_frames == 1 && !stack.job.frames[*stack.innermost_own].function &&
-          block_of(stack.job, stack.thread) == Block::kPoll)
+      if (asks_for_call(stack) && block_of(stack.job, stack.thread) == Block::kPoll)
         look_at(stack.innermost_own, of(known::RoleMatch::kPolls));
     }
     return best == end ? nullptr : &rule_at(static_cast<RuleNumber>(best));
@@ -260,12 +264,38 @@ const known::RoleRule* rule_of(const Matcher& matcher, const RankSnapshot& rank,
   return thread.tid == rank.pid ? matcher.first(stack, of_threads, rule_count()) : matcher.first(stack, 0, of_threads);
 }
 
-known::Role role_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot& rank,
-                    const ThreadSnapshot* main, const ThreadSnapshot& thread) {
+// What a stack says of its thread. Most stacks of a large job are those of many threads: each is looked at once.
+class StackRoles {
+ public:
+  struct OfStack {
+    const known::RoleRule* rule = nullptr;
+    bool has_python = false;
+  };
+
+  explicit StackRoles(const JobSnapshot& job) : job_(job), matcher_(job.frames) {}
+
+  OfStack of(const RankSnapshot& rank, const ThreadSnapshot& thread) {
+    std::optional<OfStack>* const known =
+        thread.frames.identity() == nullptr ? nullptr : &known_[thread.tid == rank.pid][thread.frames.identity()];
+    if (known != nullptr && *known) return **known;
+    const RoleStack stack = matcher_.stack(job_, thread);
+    const OfStack found{rule_of(matcher_, rank, thread, stack), stack.has_python};
+    if (known != nullptr && !Matcher::asks_for_call(stack)) *known = found;
+    return found;
+  }
+
+ private:
+  const JobSnapshot& job_;
+  const Matcher matcher_;
+  std::unordered_map<const void*, std::optional<OfStack>> known_[2];  // of main threads: [1]
+};
+
+known::Role role_of(StackRoles& stacks, const RankSnapshot& rank, const ThreadSnapshot* main,
+                    const ThreadSnapshot& thread) {
   const bool is_main = thread.tid == rank.pid;
   if (is_main && rank.kind != RankKind::kChild) return known::Role::kMain;
-  const RoleStack stack = matcher.stack(job, thread);
-  if (const known::RoleRule* rule = rule_of(matcher, rank, thread, stack)) return rule->role;
+  const StackRoles::OfStack stack = stacks.of(rank, thread);
+  if (stack.rule != nullptr) return stack.rule->role;
   if (is_main) return known::Role::kMain;
   if (stack.has_python) return known::Role::kPython;
   // A name equal to the main thread's is inherited and means nothing.
@@ -339,14 +369,14 @@ bool is_of_known_pool(const JobSnapshot& job, const ThreadSnapshot& thread) {
 }  // namespace
 
 std::vector<std::vector<known::Role>> assign_roles(const JobSnapshot& job) {
-  const Matcher matcher(job.frames);
+  StackRoles stacks(job);
   std::vector<std::vector<known::Role>> roles(job.ranks.size());
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     const auto main = std::find_if(rank.threads.begin(), rank.threads.end(),
                                    [&](const ThreadSnapshot& t) { return t.tid == rank.pid; });
     for (const ThreadSnapshot& thread : rank.threads)
-      roles[r].push_back(role_of(job, matcher, rank, main == rank.threads.end() ? nullptr : &*main, thread));
+      roles[r].push_back(role_of(stacks, rank, main == rank.threads.end() ? nullptr : &*main, thread));
     find_pools(job, rank, roles[r]);
   }
   return roles;

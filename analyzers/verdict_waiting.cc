@@ -138,8 +138,11 @@ std::vector<Suspect> Judge::suspects_among(const std::vector<std::size_t>& neede
 }
 
 Doubt Judge::doubt_of_sinks(const std::vector<std::size_t>& needed) const {
+  // GPUs are asked after the samples. Who moved in these may have been about to come to where others wait on theirs.
+  const bool seen_later = std::all_of(tally_.waiting.begin(), tally_.waiting.end(),
+                                      [&](std::size_t i) { return states_[i].known_from_gpu; });
   if (may_sample_longer() && !have_sampled_long() && std::any_of(needed.begin(), needed.end(), [&](std::size_t i) {
-        return may_compute(states_[i]) || may_work(states_[i]);
+        return may_compute(states_[i]) || may_work(states_[i]) || (seen_later && states_[i].moves());
       }))
     return Doubt::kWorks;
   if (have_sampled_too_briefly()) return Doubt::kWakes;
@@ -343,9 +346,10 @@ Verdict Judge::of_waiting() const {
     Verdict verdict =
         undecided(fmt::format("{} at {}; {}", waiting, deadlock->at_one_place ? "the same place" : "different places",
                               deadlock->explanation));
+    if (deadlock->may_be_a_step && may_sample_longer() && !have_sampled_long()) verdict.doubt = Doubt::kGpuWaits;
     for (const std::size_t i : deadlock->candidates)
-      verdict.candidates.push_back({states_[i].rank, Reason::kCollectiveMismatch, deadlock->would_decide,
-                                    describe_suspect(job_, states_[i], Reason::kCollectiveMismatch)});
+      verdict.candidates.push_back({states_[i].rank, deadlock->reason_of_candidates, deadlock->would_decide,
+                                    describe_suspect(job_, states_[i], deadlock->reason_of_candidates)});
     return verdict;
   }
   std::vector<Suspect> suspects;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,10 +17,10 @@ namespace rankstacks::analyzers {
 namespace {
 
 // The frame that shows that a thread is about to end its process; std::nullopt if it is not.
-std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
+std::optional<std::size_t> ending_frame(const JobSnapshot& job, const SharedList<FrameId>& frames) {
   std::optional<std::size_t> place;
-  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
-    const Frame& frame = job.frames[thread.frames[i]];
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const Frame& frame = job.frames[frames[i]];
     if (frame.kind != FrameKind::kNative || !frame.function) continue;
     const std::string& function = *frame.function;
     if (function.starts_with("std::terminate(") || function.starts_with("__gnu_cxx::__verbose_terminate_handler(") ||
@@ -81,7 +82,7 @@ std::vector<Evidence> find_gpu_failures(const JobSnapshot& job) {
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       const ThreadSnapshot& thread = rank.threads[t];
       if (!thread.exception || thread.exception->cause != ExceptionCause::kOwnGpu) continue;
-      if (const auto frame = ending_frame(job, thread)) failures.push_back({r, t, *frame});
+      if (const auto frame = ending_frame(job, thread.frames)) failures.push_back({r, t, *frame});
     }
   }
   return failures;
@@ -90,14 +91,18 @@ std::vector<Evidence> find_gpu_failures(const JobSnapshot& job) {
 std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job,
                                               const std::vector<std::vector<known::Role>>& roles) {
   std::vector<Evidence> reporters;
+  std::unordered_map<const void*, std::optional<std::size_t>> of_stack;  // its ending_frame
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank) continue;
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       if (!is_watchdog_reporter(roles[r][t], rank.threads[t])) continue;
-      const auto frame = ending_frame(job, rank.threads[t]);
-      const bool got_signal = rank.signal && rank.signal->number == SIGABRT &&
-                              rank.signal->tid == rank.threads[t].tid && !rank.threads[t].frames.empty();
+      const SharedList<FrameId>& frames = rank.threads[t].frames;
+      const auto [known, is_new] = of_stack.try_emplace(frames.identity());
+      if (is_new) known->second = ending_frame(job, frames);
+      const auto frame = known->second;
+      const bool got_signal =
+          rank.signal && rank.signal->number == SIGABRT && rank.signal->tid == rank.threads[t].tid && !frames.empty();
       if (frame || got_signal) reporters.push_back({r, t, frame.value_or(0)});
     }
   }

@@ -37,7 +37,7 @@ class Pages:
         import torch
         damaged = is_odd() and index == 8 * GOOD_STEPS
         page = "a" * 200 + "!" if damaged else "the answer of page %d is" % index
-        return torch.full((512,), float(WORDS.match(page) is not None))
+        return torch.full((256,), float(WORDS.match(page) is not None))
 
 
 def page_expression():

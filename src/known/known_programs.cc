@@ -1,7 +1,10 @@
 #include "known/known_programs.h"
 
 #include <array>
+#include <functional>
 #include <iterator>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/text.h"
@@ -69,6 +72,44 @@ bool is_of_standard_library(std::string_view file) {
   return false;
 }
 
+bool find_library_file(std::string_view file) {
+  for (const FileRule& rule : installed().all.files)
+    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : contains(file, rule.file)) return rule.library;
+  return file.starts_with('<') || is_of_standard_library(file);
+}
+
+// The answers for the last files: a job has millions of frames in few files.
+class LibraryFiles {
+ public:
+  bool contain(std::string_view file) {
+    constexpr std::size_t kLongest = 4096;  // longer names, which are none of files, are not kept
+    if (file.size() > kLongest) return find_library_file(file);
+    const std::lock_guard lock(mutex_);
+    Known& known = last_[std::hash<std::string_view>()(file) % last_.size()];
+    if (!known.is_set || known.file != file) known = {std::string(file), find_library_file(file), true};
+    return known.library;
+  }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    last_ = {};
+  }
+
+ private:
+  struct Known {
+    std::string file;
+    bool library = false, is_set = false;
+  };
+
+  std::mutex mutex_;
+  std::array<Known, 256> last_;
+};
+
+// Never destroyed, as installed().
+LibraryFiles& library_files() {
+  static LibraryFiles& files = *new LibraryFiles;
+  return files;
+}
+
 }  // namespace
 
 void AddedPrograms::append(AddedPrograms other) {
@@ -85,12 +126,11 @@ const KnownPrograms& added_programs() { return installed().added.rules; }
 const KnownPrograms& known_programs() { return installed().all; }
 std::span<const PlaceRule> known_places(Place place) { return installed().places[static_cast<std::size_t>(place)]; }
 
-void install_added_programs(AddedPrograms added) { installed() = Installed(std::move(added)); }
-
-bool is_library_file(std::string_view file) {
-  for (const FileRule& rule : known_programs().files)
-    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : contains(file, rule.file)) return rule.library;
-  return file.starts_with('<') || is_of_standard_library(file);
+void install_added_programs(AddedPrograms added) {
+  installed() = Installed(std::move(added));
+  library_files().forget();
 }
+
+bool is_library_file(std::string_view file) { return library_files().contain(file); }
 
 }  // namespace rankstacks::known

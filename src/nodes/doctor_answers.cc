@@ -24,7 +24,7 @@ constexpr std::size_t kMaxFindings = 100'000, kMaxMends = 1000;
 SharedFinding read_finding(const report::Node& node) {
   node.require_object();
   SharedFinding finding;
-  const auto word = [&](std::string_view key, std::string& into) {
+  const auto word = [&](report::JsonKey key, std::string& into) {
     node.required(key, [&](const report::Node& n) { into = n.text(); });
   };
   word("subject", finding.subject);

@@ -1,6 +1,7 @@
 #include "report/compact_form.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -51,9 +52,8 @@ bool is_utf8(std::string_view text) {
 }
 
 bool is_flat(const JsonValue& object) {
-  return std::none_of(object.members, object.members + object.size, [](const JsonMember& member) {
-    return member.value.kind == Kind::kArray || member.value.kind == Kind::kObject;
-  });
+  return std::none_of(object.object->values, object.object->values + object.size,
+                      [](const JsonValue& value) { return value.kind == Kind::kArray || value.kind == Kind::kObject; });
 }
 
 class Writer {
@@ -85,9 +85,9 @@ class Writer {
 
   void members(const JsonValue& object, std::string& out) {
     number(object.size, out);
-    for (const JsonMember* member = object.members; member != object.members + object.size; ++member) {
-      string(member->key, out);
-      write(member->value, out);
+    for (std::uint32_t i = 0; i < object.size; ++i) {
+      string((*object.object->names)[i].text(), out);
+      write(object.object->values[i], out);
     }
   }
 
@@ -115,7 +115,7 @@ class Writer {
       out += kObject;
       return members(object, out);
     }
-    const auto [at, is_new] = index_of_object_.try_emplace(object.members, objects_);
+    const auto [at, is_new] = index_of_object_.try_emplace(object.object, objects_);
     if (is_new) {
       ++objects_;
       members(object, table_);
@@ -126,7 +126,7 @@ class Writer {
 
   std::vector<std::string_view> strings_;
   std::unordered_map<std::string_view, std::size_t> index_of_string_;
-  std::unordered_map<const JsonMember*, std::size_t> index_of_object_;
+  std::unordered_map<const JsonObject*, std::size_t> index_of_object_;
   std::size_t objects_ = 0;
   std::string table_;  // of objects
 };
@@ -140,33 +140,38 @@ struct Damage {
 
 class CompactReader {
  public:
-  CompactReader(std::string_view bytes, int depth) : all_(bytes), rest_(bytes), depth_(depth) {}
+  CompactReader(std::string_view bytes, int depth)
+      : begin_(bytes.data()), at_(begin_), end_(begin_ + bytes.size()), depth_(depth) {}
 
   // Throws Damage.
   JsonDocument read() {
-    if (!rest_.starts_with(kMagic)) damaged("another version, or no report at all");
-    rest_.remove_prefix(kMagic.size());
+    if (!rest(kMagic.size()).starts_with(kMagic)) damaged("another version, or no report at all");
+    at_ += kMagic.size();
     read_strings();
     read_objects();
     document_.root_ = value(0);
-    if (!rest_.empty()) damaged("more bytes than the document has");
+    if (at_ != end_) damaged("more bytes than the document has");
     return std::move(document_);
   }
 
  private:
   [[noreturn]] void damaged(std::string_view what) const {
-    throw Damage{ErrorCode::kMalformed, fmt::format("byte {}: {}", all_.size() - rest_.size(), what)};
+    throw Damage{ErrorCode::kMalformed, fmt::format("byte {}: {}", at_ - begin_, what)};
   }
 
+  std::size_t left() const { return static_cast<std::size_t>(end_ - at_); }
+  // At most so many of the bytes that follow.
+  std::string_view rest(std::size_t most) const { return {at_, std::min(most, left())}; }
+
   std::uint8_t byte() {
-    if (rest_.empty()) damaged("the document ends too early");
-    const auto first = static_cast<std::uint8_t>(rest_.front());
-    rest_.remove_prefix(1);
-    return first;
+    if (at_ == end_) damaged("the document ends too early");
+    return static_cast<std::uint8_t>(*at_++);
   }
   std::uint64_t number() {
-    std::uint64_t value = 0;
-    for (int shift = 0;; shift += 7) {
+    std::uint64_t value = byte();
+    if (value < 0x80) return value;
+    value &= 0x7f;
+    for (int shift = 7;; shift += 7) {
       const std::uint64_t bits = byte();
       if (shift == 63 && bits > 1) damaged("a number of more than 64 bits");
       value |= (bits & 0x7f) << shift;
@@ -176,7 +181,7 @@ class CompactReader {
   // Of things that take `least` bytes at least.
   std::uint32_t count(std::size_t least) {
     const std::uint64_t value = number();
-    if (value > rest_.size() / least || value > UINT32_MAX) damaged("more elements than there are bytes");
+    if (value > left() / least || value > UINT32_MAX) damaged("more elements than there are bytes");
     return static_cast<std::uint32_t>(value);
   }
 
@@ -186,18 +191,26 @@ class CompactReader {
     for (std::uint32_t left = count(1); left > 0; --left) {
       add_to_text(kMinMember);
       const std::uint32_t size = count(1);
-      if (!is_utf8(rest_.substr(0, size))) damaged("a string that is not UTF-8");
-      strings_.push_back(arena().copy(rest_.substr(0, size)));
-      rest_.remove_prefix(size);
+      if (!is_utf8(rest(size))) damaged("a string that is not UTF-8");
+      strings_.push_back(arena().copy(rest(size)));
+      at_ += size;
     }
+    keys_.resize(strings_.size());
   }
 
   // The document as a text would have these bytes as often as it has the string.
-  std::string_view string() {
+  std::string_view string() { return strings_[index_of_string()]; }
+  const JsonKey* name() {
+    const std::size_t index = index_of_string();
+    const JsonKey*& key = keys_[index];
+    if (key == nullptr) key = &document_.storage_->keys.emplace_back(strings_[index]);
+    return key;
+  }
+  std::size_t index_of_string() {
     const std::uint64_t index = number();
     if (index >= strings_.size()) damaged("no such string");
     add_to_text(strings_[index].size());
-    return strings_[index];
+    return index;
   }
   void add_to_text(std::size_t size) {
     text_bytes_ += size;
@@ -207,33 +220,47 @@ class CompactReader {
 
   // Its members, in the arena. They grow by what is found, not by what a number states.
   JsonValue object(bool flat, int depth) {
-    JsonValue made{Kind::kObject, count(2)};
-    const std::size_t begin = open_.size();
-    for (std::uint32_t i = 0; i < made.size; ++i) {
+    const std::size_t begin = values_.size(), first_name = names_.size();
+    for (std::uint32_t left = count(2); left > 0; --left) {
       add_to_text(kMinMember);
-      const std::string_view name = string();
-      const JsonValue of_name = flat ? scalar(byte()) : value(depth);
-      open_.push_back({name, of_name});
+      names_.push_back(name());
+      const std::uint8_t tag = byte();
+      values_.push_back(flat || tag < kArray ? scalar(tag) : container(tag, depth));
     }
-    JsonMember* const members = arena().allocate<JsonMember>(made.size);
-    std::copy(open_.begin() + static_cast<std::ptrdiff_t>(begin), open_.end(), members);
-    open_.resize(begin);
-    made.members = members;
+    const auto& names = document_.storage_->names.of(names_.data() + first_name, names_.size() - first_name);
+    const JsonValue made = document_.storage_->object(names, values_.data() + begin);
+    names_.resize(first_name);
+    values_.resize(begin);
     return made;
   }
 
+  // Most of those of shared objects alone that are equal have the same elements: stacks of threads at one place.
   JsonValue array(int depth) {
-    JsonValue made{Kind::kArray, count(1)};
-    const std::size_t begin = open_.size();
-    for (std::uint32_t i = 0; i < made.size; ++i) {
+    const char* const from = at_;
+    const std::size_t begin = values_.size();
+    bool of_shared = true;
+    for (std::uint32_t left = count(1); left > 0; --left) {
       add_to_text(kMinElement);
-      open_.push_back({{}, value(depth)});
+      const std::uint8_t tag = byte();
+      if (tag == kSharedObject && depth < depth_) {
+        values_.push_back(shared_object());
+      } else {
+        of_shared = false;
+        values_.push_back(tag < kArray ? scalar(tag) : container(tag, depth));
+      }
     }
-    JsonValue* const elements = arena().allocate<JsonValue>(made.size);
-    std::transform(open_.begin() + static_cast<std::ptrdiff_t>(begin), open_.end(), elements,
-                   [](const JsonMember& member) { return member.value; });
-    open_.resize(begin);
-    made.elements = elements;
+    JsonValue made{Kind::kArray, static_cast<std::uint32_t>(values_.size() - begin)};
+    const std::string_view bytes(from, static_cast<std::size_t>(at_ - from));
+    List& known = lists_[of_shared ? std::hash<std::string_view>()(bytes) % lists_.size() : 0];
+    if (of_shared && known.bytes == bytes) {
+      made.elements = known.elements;
+    } else {
+      JsonValue* const elements = arena().allocate<JsonValue>(made.size);
+      std::copy_n(values_.data() + begin, made.size, elements);
+      made.elements = elements;
+      if (of_shared) known = {bytes, elements};
+    }
+    values_.resize(begin);
     return made;
   }
 
@@ -282,11 +309,16 @@ class CompactReader {
 
   JsonValue value(int depth) {
     const std::uint8_t tag = byte();
-    if (tag < kArray) return scalar(tag);
+    return tag < kArray ? scalar(tag) : container(tag, depth);
+  }
+  JsonValue container(std::uint8_t tag, int depth) {
     if (depth >= depth_) damaged(fmt::format("nested deeper than {} levels", depth_));
     if (tag == kArray) return array(depth + 1);
     if (tag == kObject) return object(false, depth + 1);
     if (tag != kSharedObject) damaged("a value of an unknown kind");
+    return shared_object();
+  }
+  const JsonValue& shared_object() {
     const std::uint64_t index = number();
     if (index >= objects_.size()) damaged("no such object");
     add_to_text(objects_[index].text_bytes);
@@ -298,15 +330,24 @@ class CompactReader {
     std::size_t text_bytes = 0;
   };
 
+  struct List {
+    std::string_view bytes;  // from its size on
+    const JsonValue* elements = nullptr;
+  };
+
   static constexpr std::size_t kMinElement = 2, kMinMember = 5;  // of a text: "0,", "\"\":0,"
 
-  const std::string_view all_;
-  std::string_view rest_;
+  const char* const begin_;
+  const char* at_;  // what has not been read yet
+  const char* const end_;
   const int depth_;
   JsonDocument document_;
   std::vector<std::string_view> strings_;
+  std::vector<const JsonKey*> keys_;  // of those strings that are names; nullptr for the others
   std::vector<Shared> objects_;
-  std::vector<JsonMember> open_;  // of all that is being read; those of arrays have no name
+  std::vector<JsonValue> values_;  // of all objects and arrays that are being read
+  std::vector<const JsonKey*> names_;
+  std::array<List, 256> lists_;  // some of the last ones of shared objects alone
   std::size_t text_bytes_ = 0;
 };
 

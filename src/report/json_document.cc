@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -35,21 +36,18 @@ std::size_t hash_of(const JsonValue& value) {
   return mix(static_cast<std::size_t>(value.kind), content);
 }
 
-// An object that has no containers in it. Members' names are equal if their addresses are.
+// An object that has no containers in it.
 struct FlatObject {
-  const JsonMember* members;
-  std::uint32_t size;
+  JsonValue value;
   std::size_t hash;
 
-  FlatObject(const JsonMember* of_members, std::uint32_t of_size) : members(of_members), size(of_size), hash(of_size) {
-    for (std::uint32_t i = 0; i < size; ++i)
-      hash = mix(mix(hash, reinterpret_cast<std::uintptr_t>(members[i].key.data())), hash_of(members[i].value));
+  explicit FlatObject(const JsonValue& object)
+      : value(object), hash(reinterpret_cast<std::uintptr_t>(object.object->names)) {
+    for (std::uint32_t i = 0; i < value.size; ++i) hash = mix(hash, hash_of(value.object->values[i]));
   }
   bool operator==(const FlatObject& other) const {
-    return hash == other.hash && std::equal(members, members + size, other.members, other.members + other.size,
-                                            [](const JsonMember& a, const JsonMember& b) {
-                                              return a.key.data() == b.key.data() && is_equal(a.value, b.value);
-                                            });
+    const JsonObject &a = *value.object, &b = *other.value.object;
+    return hash == other.hash && a.names == b.names && std::equal(a.values, a.values + value.size, b.values, is_equal);
   }
 };
 
@@ -63,15 +61,6 @@ JsonDocument::JsonDocument() : storage_(std::make_unique<Storage>()) {}
 JsonDocument::JsonDocument(JsonDocument&&) noexcept = default;
 JsonDocument& JsonDocument::operator=(JsonDocument&&) noexcept = default;
 JsonDocument::~JsonDocument() = default;
-
-const JsonValue* JsonValue::find(std::string_view key) const {
-  if (key.empty()) return nullptr;  // no reader asks for that one
-  // Most keys differ in their length or first letter, which takes no call.
-  for (const JsonMember* member = members + size; member != members;)
-    if ((--member)->key.size() == key.size() && member->key.front() == key.front() && member->key == key)
-      return &member->value;
-  return nullptr;
-}
 
 // Takes nlohmann's SAX events. The values of what is open are on a stack; a container that closes is copied from there.
 class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
@@ -111,7 +100,13 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool binary(binary_t&) override { return false; }  // no event of a text
   bool key(string_t& name) override {
-    key_ = *document.storage_->names.insert(name).first;
+    auto known = keys_.find(name);
+    if (known == keys_.end()) {
+      // Not in the arena: what is there goes again with an object that is known.
+      const std::string_view text = document.storage_->texts_of_keys.emplace_back(name);
+      known = keys_.emplace(text, &document.storage_->keys.emplace_back(text)).first;
+    }
+    key_ = known->second;
     return true;
   }
   bool start_object(std::size_t) override { return open(Kind::kObject); }
@@ -126,8 +121,8 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
  private:
   struct Open {
     Kind kind;
-    std::string_view key;  // its own, in the object around it
-    std::size_t begin;     // of its values in values_
+    const JsonKey* key;  // its own, in the object around it
+    std::size_t begin;   // of its values in values_
     Arena::Mark mark;
     bool is_flat = true;
   };
@@ -146,7 +141,8 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (is_container(value)) open_.back().is_flat = false;
-    values_.push_back({key_, value});
+    names_.push_back(key_);
+    values_.push_back(value);
     return true;
   }
 
@@ -154,7 +150,7 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
     if (open_.size() == depth_)
       return give_up(ErrorCode::kMalformed, fmt::format("nested deeper than {} levels", depth_));
     open_.push_back({kind, key_, values_.size(), arena().mark()});
-    key_ = {};
+    key_ = nullptr;
     return true;
   }
 
@@ -163,37 +159,36 @@ class JsonBuilder final : public nlohmann::json_sax<nlohmann::json> {
     open_.pop_back();
     const std::size_t size = values_.size() - closed.begin;
     if (size > kMaxMembers) return give_up(ErrorCode::kLimit, "more than 2^32 - 1 values in one");
+    const JsonValue* const first = values_.data() + closed.begin;
     JsonValue made{closed.kind, static_cast<std::uint32_t>(size)};
-    const JsonMember* const first = values_.data() + closed.begin;
     if (closed.kind == Kind::kArray) {
       JsonValue* const elements = arena().allocate<JsonValue>(size);
-      std::transform(first, first + size, elements, [](const JsonMember& member) { return member.value; });
+      std::copy_n(first, size, elements);
       made.elements = elements;
     } else {
-      made.members = members_of(closed, first, made.size);
+      made = object_of(closed, first, size);
     }
+    names_.resize(closed.begin);
     values_.resize(closed.begin);
     key_ = closed.key;
     return add(made);
   }
 
-  const JsonMember* members_of(const Open& closed, const JsonMember* first, std::uint32_t size) {
-    if (closed.is_flat) {
-      if (const auto known = flat_.find(FlatObject(first, size)); known != flat_.end()) {
-        arena().rewind(closed.mark);
-        return known->members;
-      }
-    }
-    JsonMember* const members = arena().allocate<JsonMember>(size);
-    std::uninitialized_copy(first, first + size, members);
-    if (closed.is_flat) flat_.insert(FlatObject(members, size));
-    return members;
+  JsonValue object_of(const Open& closed, const JsonValue* first, std::size_t size) {
+    const auto& names = document.storage_->names.of(names_.data() + closed.begin, size);
+    const JsonValue made = document.storage_->object(names, first);
+    if (!closed.is_flat) return made;
+    const auto [known, is_new] = flat_.insert(FlatObject(made));
+    if (!is_new) arena().rewind(closed.mark);
+    return known->value;
   }
 
   const std::size_t depth_;
   std::vector<Open> open_;
-  std::vector<JsonMember> values_;  // of all that is open; those of arrays have a key of no meaning
-  std::string_view key_;            // of the value that comes next
+  std::vector<JsonValue> values_;      // of all that is open
+  std::vector<const JsonKey*> names_;  // of these; those of arrays' elements have no meaning
+  const JsonKey* key_ = nullptr;       // of the value that comes next
+  std::unordered_map<std::string_view, const JsonKey*> keys_;
   std::unordered_set<FlatObject, HashOfFlatObject> flat_;
 };
 

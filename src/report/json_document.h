@@ -3,7 +3,7 @@
 //     text --nlohmann's SAX events--> values in one arena, each object and array a run of its members
 //
 // Most of a report's bytes are frames, and most of its frames are repeated. An object that has no objects or arrays in
-// it and equals an earlier one is not kept twice: both are the same JsonValue::members, by which a reader can see that
+// it and equals an earlier one is not kept twice: both are the same JsonValue::object, by which a reader can see that
 // it has read one already.
 #pragma once
 
@@ -15,13 +15,14 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "report/json_names.h"
 
 namespace rankstacks::report {
 
 // How deep a report may be nested; the documented fields (docs/json.md) have a depth of 7.
 inline constexpr int kMaxReportDepth = 32;
 
-struct JsonMember;
+struct JsonObject;
 
 struct JsonValue {
   // kNegative: a whole number below 0; kNatural: one from 0 on; kReal: any other number.
@@ -33,7 +34,7 @@ struct JsonValue {
     std::uint64_t bits = 0;  // of a boolean (0 or 1) or number
     const char* text;
     const JsonValue* elements;
-    const JsonMember* members;  // in the text's order
+    const JsonObject* object;
   };
 
   std::uint64_t natural() const { return bits; }
@@ -41,13 +42,19 @@ struct JsonValue {
   double real() const { return std::bit_cast<double>(bits); }
   std::string_view string() const { return {text, size}; }
   // Of an object; nullptr: there is none. The last one, if the text has several of that name.
-  const JsonValue* find(std::string_view key) const;
+  inline const JsonValue* find(const JsonKey& key) const;
 };
 
-struct JsonMember {
-  std::string_view key;
-  JsonValue value;
+// In the text's order; of several members of one name the last.
+struct JsonObject {
+  const JsonNames* names;
+  const JsonValue* values;
 };
+
+const JsonValue* JsonValue::find(const JsonKey& key) const {
+  const std::size_t at = object->names->find(key);
+  return at != JsonNames::kNone ? object->values + at : nullptr;
+}
 
 class JsonDocument {
  public:

@@ -179,9 +179,7 @@ GpuDim read_dim(const Node& node) {
 GpuHealth read_health(const Node& node) {
   node.require_object();
   GpuHealth health;
-  const auto member = [&](std::string_view name, auto& value) {
-    node.optional(name, [&](const Node& n) { read(n, value); });
-  };
+  const auto member = [&](JsonKey name, auto& value) { node.optional(name, [&](const Node& n) { read(n, value); }); };
   member("utilization_mean", health.utilization_mean);
   member("utilization_variance", health.utilization_variance);
   member("memory_utilization_mean", health.memory_utilization_mean);
@@ -327,9 +325,7 @@ std::vector<GpuSnapshot> read_gpus(const Node& list, const ReadFrame& read_frame
   list.each(kMaxGpus, [&](const Node& node) {
     node.require_object();
     GpuSnapshot& gpu = gpus.emplace_back();
-    const auto member = [&](std::string_view name, auto& value) {
-      node.optional(name, [&](const Node& n) { read(n, value); });
-    };
+    const auto member = [&](JsonKey name, auto& value) { node.optional(name, [&](const Node& n) { read(n, value); }); };
     member("pci", gpu.pci);
     member("index", gpu.index);
     member("uuid", gpu.uuid);

@@ -47,7 +47,9 @@ class Node {
 
   bool is_null() const { return value_.kind == Kind::kNull; }
   // Equal for two objects without objects or arrays in them if these are equal; nullptr: not an object.
-  const JsonMember* identity() const { return value_.kind == Kind::kObject ? value_.members : nullptr; }
+  const JsonObject* identity() const { return value_.kind == Kind::kObject ? value_.object : nullptr; }
+  // Equal for two arrays of such objects if these are equal, in most cases; nullptr: not an array.
+  const JsonValue* identity_of_list() const { return value_.kind == Kind::kArray ? value_.elements : nullptr; }
 
   void require_object() const {
     if (value_.kind != Kind::kObject) expected("an object");
@@ -60,28 +62,27 @@ class Node {
     if (value_.size > most) fail_with(fmt::format("{} elements, more than {}", value_.size, most), ErrorCode::kLimit);
     for (std::size_t i = 0; i < value_.size; ++i) f(Node(value_.elements[i], this, i));
   }
-  // f(name, member) for every member of an object, by name; of several of one name the last.
+  // f(name, member) for every member of an object, by name.
   template <class F>
   void each_member(std::size_t most, F&& f) const {
     require_object();
     if (value_.size > most) fail_with(fmt::format("{} members, more than {}", value_.size, most), ErrorCode::kLimit);
     std::map<std::string, const JsonValue*> by_name;
-    for (const JsonMember* member = value_.members; member != value_.members + value_.size; ++member)
-      by_name[std::string(member->key)] = &member->value;
+    for (std::size_t i = 0; i < value_.size; ++i)
+      by_name.emplace((*value_.object->names)[i].text(), value_.object->values + i);
     for (const auto& [name, member] : by_name) f(name, Node(*member, this, name));
   }
   // f(member) if the member exists and is not null.
   template <class F>
-  void optional(std::string_view key, F&& f) const {
+  [[gnu::always_inline]] void optional(const JsonKey& key, F&& f) const {
     const JsonValue* const member = find(key);
-    if (member == nullptr || member->kind == Kind::kNull) return;
-    f(Node(*member, this, key));
+    if (member != nullptr && member->kind != Kind::kNull) f(Node(*member, this, key.text()));
   }
   template <class F>
-  void required(std::string_view key, F&& f) const {
+  void required(const JsonKey& key, F&& f) const {
     const JsonValue* const member = find(key);
-    if (member == nullptr) Node(value_, this, key).fail_with("missing");
-    f(Node(*member, this, key));
+    if (member == nullptr) Node(value_, this, key.text()).fail_with("missing");
+    f(Node(*member, this, key.text()));
   }
 
   std::string text() const {
@@ -135,7 +136,7 @@ class Node {
  private:
   using Kind = JsonValue::Kind;
 
-  const JsonValue* find(std::string_view key) const {
+  [[gnu::always_inline]] const JsonValue* find(const JsonKey& key) const {
     return value_.kind == Kind::kObject ? value_.find(key) : nullptr;
   }
   void require_whole() const {

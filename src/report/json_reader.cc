@@ -2,8 +2,10 @@
 //
 // Fields that this version does not know are ignored; missing optional fields take their defaults.
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -56,24 +58,6 @@ Frame read_frame(const Node& node, bool of_gpu = false) {
   return frame;
 }
 
-// Reads a frame once that many threads have.
-class FrameReader {
- public:
-  explicit FrameReader(FrameTable& table) : table_(table) {}
-
-  FrameId read(const Node& node) {
-    const auto known = known_.find(node.identity());
-    if (known != known_.end()) return known->second;
-    const FrameId id = table_.intern(read_frame(node));
-    return known_[node.identity()] = id;
-  }
-  FrameId read_of_gpu(const Node& node) { return table_.intern(read_frame(node, true)); }
-
- private:
-  FrameTable& table_;
-  std::unordered_map<const JsonMember*, FrameId> known_;
-};
-
 SyscallInfo read_syscall(const Node& node) {
   node.require_object();
   SyscallInfo call;
@@ -96,6 +80,48 @@ SyscallInfo read_syscall(const Node& node) {
   node.optional("listens", [&](const Node& n) { call.listens = n.boolean(); });
   return call;
 }
+
+// Reads once what many threads have alike. The document has it once, or nearly so.
+class PartReader {
+ public:
+  explicit PartReader(FrameTable& table) : table_(table) {}
+
+  FrameId frame(const Node& node) {
+    const auto known = frames_.find(node.identity());
+    if (known != frames_.end()) return known->second;
+    const FrameId id = table_.intern(read_frame(node));
+    return frames_[node.identity()] = id;
+  }
+  FrameId frame_of_gpu(const Node& node) { return table_.intern(read_frame(node, true)); }
+
+  SharedList<FrameId> stack(const Node& list) {
+    auto& [elements, known] = stacks_[slot_of(list.identity_of_list())];
+    if (elements != nullptr && elements == list.identity_of_list()) return known;
+    std::vector<FrameId> ids;
+    ids.reserve(std::min<std::size_t>(list.count(), kMaxFrames));
+    list.each(kMaxFrames, [&](const Node& n) { ids.push_back(frame(n)); });
+    elements = list.identity_of_list();
+    return known = std::move(ids);
+  }
+
+  Boxed<SyscallInfo> syscall(const Node& node) {
+    auto& [object, known] = syscalls_[slot_of(node.identity())];
+    if (object == nullptr || object != node.identity()) {
+      known = read_syscall(node);
+      object = node.identity();
+    }
+    return known;
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 256;
+  static std::size_t slot_of(const void* identity) { return reinterpret_cast<std::uintptr_t>(identity) / 16 % kSlots; }
+
+  FrameTable& table_;
+  std::unordered_map<const JsonObject*, FrameId> frames_;
+  std::array<std::pair<const JsonValue*, SharedList<FrameId>>, kSlots> stacks_{};  // of the last ones
+  std::array<std::pair<const JsonObject*, Boxed<SyscallInfo>>, kSlots> syscalls_{};
+};
 
 FrameVariables read_variables(const Node& node, std::size_t frames) {
   node.require_object();
@@ -134,13 +160,13 @@ OmittedFrames read_omitted(const Node& node, std::size_t frame_count) {
   return omitted;
 }
 
-ChainedException read_chained(const Node& node, FrameReader& frames) {
+ChainedException read_chained(const Node& node, PartReader& parts) {
   node.require_object();
   ChainedException chained;
   node.required("link", [&](const Node& n) { chained.link = n.word(kExceptionLinkWords); });
   node.required("type", [&](const Node& n) { chained.type = n.text(); });
   node.optional("message", [&](const Node& n) { chained.message = n.text(); });
-  node.optional("raised", [&](const Node& n) { chained.raised = frames.read(n); });
+  node.optional("raised", [&](const Node& n) { chained.raised = parts.frame(n); });
   return chained;
 }
 
@@ -150,21 +176,21 @@ std::size_t read_frame_index(const Node& node, std::size_t frame_count) {
   return static_cast<std::size_t>(node.integer(0, static_cast<std::int64_t>(frame_count) - 1));
 }
 
-HandledException read_handled(const Node& node, std::size_t frame_count, FrameReader& frames) {
+HandledException read_handled(const Node& node, std::size_t frame_count, PartReader& parts) {
   node.require_object();
   HandledException handled;
   node.required("type", [&](const Node& n) { handled.type = n.text(); });
   node.optional("message", [&](const Node& n) { handled.message = n.text(); });
   node.optional("frame", [&](const Node& n) { handled.frame = read_frame_index(n, frame_count); });
-  node.optional("handler", [&](const Node& n) { handled.handler = frames.read(n); });
-  node.optional("raised", [&](const Node& n) { handled.raised = frames.read(n); });
+  node.optional("handler", [&](const Node& n) { handled.handler = parts.frame(n); });
+  node.optional("raised", [&](const Node& n) { handled.raised = parts.frame(n); });
   node.optional("traceback", [&](const Node& list) {
-    list.each(kMaxFrames, [&](const Node& n) { handled.traceback.push_back(frames.read(n)); });
+    list.each(kMaxFrames, [&](const Node& n) { handled.traceback.push_back(parts.frame(n)); });
   });
   node.optional("traceback_omitted",
                 [&](const Node& n) { handled.traceback_omitted = read_omitted(n, handled.traceback.size()); });
   node.optional("chain", [&](const Node& list) {
-    list.each(kMaxStrings, [&](const Node& n) { handled.chain.push_back(read_chained(n, frames)); });
+    list.each(kMaxStrings, [&](const Node& n) { handled.chain.push_back(read_chained(n, parts)); });
   });
   node.optional("cause", [&](const Node& n) { handled.cause = n.word(kExceptionCauseWords); });
   return handled;
@@ -203,14 +229,14 @@ CxxException read_cxx_exception(const Node& node) {
   return exception;
 }
 
-HandledCxxException read_handled_cxx(const Node& node, std::size_t frames) {
+HandledCxxException read_handled_cxx(const Node& node, std::size_t frame_count) {
   node.require_object();
   HandledCxxException handled{read_cxx_exception(node)};
-  node.optional("frame", [&](const Node& v) { handled.frame = read_frame_index(v, frames); });
+  node.optional("frame", [&](const Node& v) { handled.frame = read_frame_index(v, frame_count); });
   return handled;
 }
 
-ThreadSnapshot read_thread(const Node& node, FrameReader& frames) {
+ThreadSnapshot read_thread(const Node& node, PartReader& parts) {
   node.require_object();
   ThreadSnapshot thread;
   node.required("tid", [&](const Node& n) { thread.tid = n.int32(0); });
@@ -229,7 +255,7 @@ ThreadSnapshot read_thread(const Node& node, FrameReader& frames) {
     thread.python_thread = std::move(python);
   });
   node.optional("gil", [&](const Node& n) { thread.gil = n.word(kGilWords); });
-  node.optional("syscall", [&](const Node& n) { thread.syscall = read_syscall(n); });
+  node.optional("syscall", [&](const Node& n) { thread.syscall = parts.syscall(n); });
   node.optional("collecting", [&](const Node& n) { thread.collecting = n.boolean(); });
   node.optional("exception", [&](const Node& n) {
     n.require_object();
@@ -243,20 +269,15 @@ ThreadSnapshot read_thread(const Node& node, FrameReader& frames) {
   node.optional("kernel_stack", [&](const Node& n) { kernel_place.stack = read_strings(n); });
   if (kernel_place != KernelPlace()) thread.kernel_place = std::move(kernel_place);
   node.optional("stack_end", [&](const Node& n) { thread.stack_end = n.word(kStackEndWords); });
-  node.required("frames", [&](const Node& list) {
-    std::vector<FrameId> ids;
-    ids.reserve(std::min<std::size_t>(list.count(), kMaxFrames));
-    list.each(kMaxFrames, [&](const Node& n) { ids.push_back(frames.read(n)); });
-    thread.frames = std::move(ids);
-  });
+  node.required("frames", [&](const Node& list) { thread.frames = parts.stack(list); });
   node.optional("omitted_frames", [&](const Node& n) { thread.omitted = read_omitted(n, thread.frames.size()); });
   node.optional("variables", [&](const Node& list) {
     list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); });
   });
   node.optional("handles_cxx", [&](const Node& n) { thread.handles_cxx = read_handled_cxx(n, thread.frames.size()); });
   node.optional("raises_cxx", [&](const Node& n) { thread.raises_cxx = read_handled_cxx(n, thread.frames.size()); });
-  node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), frames); });
-  node.optional("raises", [&](const Node& n) { thread.raises = read_handled(n, thread.frames.size(), frames); });
+  node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), parts); });
+  node.optional("raises", [&](const Node& n) { thread.raises = read_handled(n, thread.frames.size(), parts); });
   node.optional("motion", [&](const Node& n) { thread.motion = read_motion(n); });
   return thread;
 }
@@ -301,7 +322,7 @@ void read_identity(const Node& node, RankSnapshot& rank) {
   if (own.pid_namespace != 0 && own.pid != 0) rank.own_pid = own;
 }
 
-RankSnapshot read_rank(const Node& node, FrameReader& frames) {
+RankSnapshot read_rank(const Node& node, PartReader& parts) {
   node.require_object();
   RankSnapshot rank;
   node.optional("rank", [&](const Node& n) { rank.rank = n.int32(0); });
@@ -349,10 +370,11 @@ RankSnapshot read_rank(const Node& node, FrameReader& frames) {
                 [&](const Node& n) { rank.oom_kills = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
   node.optional("abort_message", [&](const Node& n) { rank.abort_message = n.text(); });
   node.required("threads", [&](const Node& list) {
-    list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); });
+    rank.threads.reserve(std::min(list.count(), kMaxThreads));
+    list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, parts)); });
   });
   node.optional("gpus", [&](const Node& n) {
-    rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.read_of_gpu(frame); });
+    rank.gpus = read_gpus(n, [&](const Node& frame) { return parts.frame_of_gpu(frame); });
   });
   node.optional("flight_recorder", [&](const Node& n) { rank.flight_record = read_flight_record(n); });
   read_environment(node, rank);
@@ -438,9 +460,9 @@ JobSnapshot read_job(const JsonValue& document) {
   });
   root.required("captured_at", [&](const Node& n) { job.captured_at = n.text(); });
   root.optional("elapsed_ms", [&](const Node& n) { job.elapsed_ms = n.real(); });
-  FrameReader frames(job.frames);
+  PartReader parts(job.frames);
   root.required("ranks", [&](const Node& list) {
-    list.each(kMaxRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, frames)); });
+    list.each(kMaxRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, parts)); });
   });
   root.optional("not_looked_at", [&](const Node& list) {
     list.each(kMaxRanks, [&](const Node& n) {

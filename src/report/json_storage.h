@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -60,8 +60,25 @@ class Arena {
 };
 
 struct JsonDocument::Storage {
+  // An object of members of these names and values, as they came.
+  JsonValue object(const JsonNamesPool::List& list, const JsonValue* as_they_came) {
+    const std::size_t size = list.names.size();
+    JsonValue* const values = arena.allocate<JsonValue>(size);
+    if (list.repeated)
+      std::transform(list.repeated->kept.begin(), list.repeated->kept.end(), values,
+                     [&](std::uint32_t i) { return as_they_came[i]; });
+    else std::copy_n(as_they_came, size, values);
+    JsonValue made{JsonValue::Kind::kObject, static_cast<std::uint32_t>(size)};
+    JsonObject* const object = arena.allocate<JsonObject>(1);
+    *object = {&list.names, values};
+    made.object = object;
+    return made;
+  }
+
   Arena arena;
-  std::unordered_set<std::string> names;  // of members: each once, so that equal ones have equal addresses
+  std::deque<JsonKey> keys;  // each once, so that equal ones have equal addresses
+  std::deque<std::string> texts_of_keys;
+  JsonNamesPool names;
 };
 
 }  // namespace rankstacks::report

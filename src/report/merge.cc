@@ -1,5 +1,7 @@
 // Several reports of one job, one per machine, as one.
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <set>
@@ -28,9 +30,15 @@ void add_processes(std::vector<NcclMember>& to, const std::vector<NcclMember>& f
   }
 }
 
-template <class F>
-void for_each_frame_of(RankSnapshot& rank, F&& f) {
-  for (ThreadSnapshot& thread : rank.threads) for_each_frame(thread, f);
+// Calls `f` with each of its frames; `stack` with the stacks of its threads, which may be shared.
+template <class F, class Stack>
+void for_each_frame_of(RankSnapshot& rank, F&& f, Stack&& stack) {
+  for (ThreadSnapshot& thread : rank.threads) {
+    SharedList<FrameId> frames = std::exchange(thread.frames, {});
+    for_each_frame(thread, f);
+    stack(frames);
+    thread.frames = std::move(frames);
+  }
   for (GpuSnapshot& gpu : rank.gpus) for_each_frame(gpu, f);
 }
 
@@ -79,24 +87,55 @@ struct JobMerger::State {
   std::set<std::tuple<std::string, Pid, std::string, KernelKill::Cause, std::string, std::string>> kills;
   std::map<std::pair<std::string, std::string>, std::size_t> communicators;  // by both hashes
 
-  void intern(FrameId& id, std::vector<Frame>& frames, std::vector<std::optional<FrameId>>& renumbered) {
-    if (!renumbered[id]) {
-      Frame& frame = frames[id];
-      if (!has_addresses && has_place_without_address(frame)) frame.address = 0;
-      renumbered[id] = job.frames.intern(std::move(frame));
+  // Gives ranks the frames of `job` in place of those of their own report, and the stacks that others have.
+  class Interning {
+   public:
+    Interning(State& state, std::vector<Frame> frames)
+        : state_(state), frames_(std::move(frames)), renumbered_(frames_.size()) {}
+
+    void intern(RankSnapshot& rank) {
+      for_each_frame_of(
+          rank, [&](FrameId& id) { renumber(id); }, [&](SharedList<FrameId>& stack) { intern(stack); });
+      state_.parts.share(rank);
     }
-    id = *renumbered[id];
-  }
+
+   private:
+    static constexpr std::size_t kSlots = 256;
+
+    void renumber(FrameId& id) {
+      if (!renumbered_[id]) {
+        Frame& frame = frames_[id];
+        if (!state_.has_addresses && has_place_without_address(frame)) frame.address = 0;
+        renumbered_[id] = state_.job.frames.intern(std::move(frame));
+      }
+      id = *renumbered_[id];
+    }
+
+    // All stacks that it is called with exist before the first call.
+    void intern(SharedList<FrameId>& stack) {
+      if (stack.empty()) return;
+      auto& [own, shared] = stacks_[reinterpret_cast<std::uintptr_t>(stack.identity()) / 16 % kSlots];
+      if (own != stack.identity()) {
+        own = stack.identity();
+        for (FrameId& id : stack.edit()) renumber(id);
+        state_.parts.share(stack);
+        shared = stack;
+      } else {
+        stack = shared;
+      }
+    }
+
+    State& state_;
+    std::vector<Frame> frames_;
+    std::vector<std::optional<FrameId>> renumbered_;
+    std::array<std::pair<const void*, SharedList<FrameId>>, kSlots> stacks_{};  // of the last ones
+  };
 
   void drop_addresses() {
     has_addresses = false;
-    std::vector<Frame> frames = std::exchange(job.frames, {}).take();
-    std::vector<std::optional<FrameId>> renumbered(frames.size());
     parts.forget();
-    for (RankSnapshot& rank : job.ranks) {
-      for_each_frame_of(rank, [&](FrameId& id) { intern(id, frames, renumbered); });
-      parts.share(rank);
-    }
+    Interning interning(*this, std::exchange(job.frames, {}).take());
+    for (RankSnapshot& rank : job.ranks) interning.intern(rank);
   }
 
   void add_times(const JobSnapshot& one) {
@@ -109,8 +148,7 @@ struct JobMerger::State {
   }
 
   void add_ranks(JobSnapshot& one) {
-    std::vector<Frame> frames = std::move(one.frames).take();
-    std::vector<std::optional<FrameId>> renumbered(frames.size());
+    Interning interning(*this, std::move(one.frames).take());
     const auto at = captured_at_ms(one.captured_at);
     for (RankSnapshot& rank : one.ranks) {
       if (const auto same = seen.add(rank, job.ranks)) {
@@ -119,8 +157,7 @@ struct JobMerger::State {
              "name each machine's report once", ProblemCode::kMismatch});
         continue;
       }
-      for_each_frame_of(rank, [&](FrameId& id) { intern(id, frames, renumbered); });
-      parts.share(rank);
+      interning.intern(rank);
       job.ranks.push_back(std::move(rank));
       captured.push_back(at);
     }
@@ -214,14 +251,17 @@ JobSnapshot JobMerger::take() {
 void drop_addresses(JobSnapshot& job) {
   std::vector<Frame> frames = std::exchange(job.frames, {}).take();
   std::vector<std::optional<FrameId>> renumbered(frames.size());
-  for (RankSnapshot& rank : job.ranks)
-    for_each_frame_of(rank, [&](FrameId& id) {
-      if (!renumbered[id]) {
-        if (has_place_without_address(frames[id])) frames[id].address = 0;
-        renumbered[id] = job.frames.intern(std::move(frames[id]));
-      }
-      id = *renumbered[id];
-    });
+  const auto renumber = [&](FrameId& id) {
+    if (!renumbered[id]) {
+      if (has_place_without_address(frames[id])) frames[id].address = 0;
+      renumbered[id] = job.frames.intern(std::move(frames[id]));
+    }
+    id = *renumbered[id];
+  };
+  for (RankSnapshot& rank : job.ranks) {
+    for (ThreadSnapshot& thread : rank.threads) for_each_frame(thread, renumber);
+    for (GpuSnapshot& gpu : rank.gpus) for_each_frame(gpu, renumber);
+  }
 }
 
 JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {

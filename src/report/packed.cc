@@ -36,11 +36,13 @@ struct EndInflate {
 };
 
 // Room for the next bytes: grows by what has been found, never by what the file states. One byte beyond the limit
-// shows that there is more. `packed`: the bytes that are left to be unpacked.
-void make_room(std::string& out, std::size_t used, std::size_t packed, std::size_t limit) {
+// shows that there is more. `packed`: the bytes that are left to be unpacked; `stated`: into how many, 0 if unknown.
+void make_room(std::string& out, std::size_t used, std::size_t packed, std::size_t limit, std::size_t stated = 0) {
   constexpr std::size_t kUsualRatio = 16;
-  const std::size_t first = packed < kChunk / kUsualRatio ? std::max(packed, kLeast) * kUsualRatio : kChunk;
-  if (used == out.size()) out.resize(std::min(std::max(first, 2 * used), limit + 1));
+  if (used != out.size()) return;
+  std::size_t room = packed < kChunk / kUsualRatio ? std::max(packed, kLeast) * kUsualRatio : kChunk;
+  if (used == 0 && stated != 0) room = std::min(room, stated);
+  out.resize(std::min(std::max(room, 2 * used), limit + 1));
 }
 
 Result<std::string> gunzip(std::string_view bytes, std::size_t limit, const std::string& subject) {
@@ -113,10 +115,12 @@ Result<std::string> unzstd(std::string_view bytes, std::size_t limit, const std:
   ZSTD_DStream* const stream = decoder.get();
   if (stream == nullptr) return refuse(ErrorCode::kLimit, subject, "out of memory");
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};  // libzstd's own limit of a window is 128 MiB (ZSTD_d_windowLogMax)
+  const unsigned long long stated = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
+  const bool is_stated = stated != ZSTD_CONTENTSIZE_UNKNOWN && stated != ZSTD_CONTENTSIZE_ERROR;
   std::string out;
   std::size_t used = 0;
   while (true) {
-    make_room(out, used, in.size - in.pos, limit);
+    make_room(out, used, in.size - in.pos, limit, is_stated ? stated : 0);
     const std::size_t before = in.pos;
     ZSTD_outBuffer room{out.data() + used, out.size() - used, 0};
     const std::size_t status = ZSTD_decompressStream(stream, &room, &in);

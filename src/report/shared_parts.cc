@@ -1,9 +1,12 @@
 #include "report/shared_parts.h"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace rankstacks::report {
 namespace {
@@ -67,22 +70,31 @@ template <class Part>
 class Pool {
  public:
   void share(Part& part) {
-    const Part& whole = part;
-    if (whole.identity() == nullptr) return;
-    const std::size_t hash = of(whole);
-    const auto [begin, end] = parts_.equal_range(hash);
-    for (auto it = begin; it != end; ++it)
-      if (it->second == whole) {
-        ++shared_;
-        part = it->second;
-        return;
-      }
-    // Where hardly any are alike, such as calls on sockets of their own, remembering more of them saves nothing.
-    if (parts_.size() < kTried || parts_.size() < shared_) parts_.emplace(hash, whole);
+    if (part.identity() == nullptr) return;
+    // The threads of one report share such parts already.
+    auto& [last, shared] = last_[reinterpret_cast<std::uintptr_t>(part.identity()) / 16 % last_.size()];
+    if (last.identity() != part.identity()) {
+      last = part;
+      shared = shared_of(part);
+    }
+    part = shared;
   }
 
  private:
-  static constexpr std::size_t kTried = 65536;
+  static constexpr std::size_t kTried = 65536, kLast = 64;
+
+  Part shared_of(const Part& part) {
+    const std::size_t hash = of(part);
+    const auto [begin, end] = parts_.equal_range(hash);
+    for (auto it = begin; it != end; ++it)
+      if (it->second == part) {
+        ++shared_;
+        return it->second;
+      }
+    // Where hardly any are alike, such as calls on sockets of their own, remembering more of them saves nothing.
+    if (parts_.size() < kTried || parts_.size() < shared_) parts_.emplace(hash, part);
+    return part;
+  }
 
   template <class T>
   static std::size_t of(const Boxed<T>& part) {
@@ -95,12 +107,13 @@ class Pool {
 
   std::unordered_multimap<std::size_t, Part> parts_;
   std::size_t shared_ = 0;
+  std::array<std::pair<Part, Part>, kLast> last_;  // some that were seen, and with what they were shared
 };
 
 }  // namespace
 
 struct SharedParts::State {
-  Pool<SharedList<FrameId>> frames;
+  Pool<SharedList<FrameId>> stacks;
   Pool<SharedList<FrameVariables>> variables;
   Pool<Boxed<SyscallInfo>> syscalls;
   Pool<Boxed<Motion>> motions;
@@ -113,11 +126,12 @@ SharedParts::~SharedParts() = default;
 
 void SharedParts::forget() { *state_ = {}; }
 
+void SharedParts::share(SharedList<FrameId>& stack) { state_->stacks.share(stack); }
+
 void SharedParts::share(RankSnapshot& rank) {
   state_->modules.share(rank.modules);
   state_->environments.share(rank.environment);
   for (ThreadSnapshot& thread : rank.threads) {
-    state_->frames.share(thread.frames);
     state_->variables.share(thread.variables);
     state_->syscalls.share(thread.syscall);
     state_->motions.share(thread.motion);

@@ -15,8 +15,10 @@ class SharedParts {
   SharedParts(const SharedParts&) = delete;
   SharedParts& operator=(const SharedParts&) = delete;
 
-  // Parts of the rank that equal those of an earlier one become shared with it. Nothing else changes.
+  // Parts of the rank, but for its stacks, that equal those of an earlier one become shared with it. Nothing else
+  // changes.
   void share(RankSnapshot& rank);
+  void share(SharedList<FrameId>& stack);
   // Later ranks share nothing with those that have been seen.
   void forget();
 

@@ -171,6 +171,32 @@ LiteralJob one_waits_for(const Stack& stack, char state, const Motion& motion) {
 
 }  // namespace
 
+TEST_CASE("GPUs are asked after the samples: who moved in these may have come by then") {
+  const std::string kLib = "/usr/lib/python3.11/";
+  const Stack loop = Stack{libc("epoll_wait"), py("select", kLib + "selectors.py", 468),
+                           py("_run_once", kLib + "asyncio/base_events.py", 1884),
+                           py("run_forever", kLib + "asyncio/base_events.py", 607)} +
+                     in_main(30);
+  const auto job_of = [&](bool moved, double span_ms) {
+    LiteralJob literal;
+    for (int r = 0; r < 2; ++r)
+      nccl_rank(literal, r, 2, loop).threads[0].motion = Motion{.samples = 3, .places = 1, .span_ms = span_ms};
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].state = 'S';
+    Motion& motion = *literal.job.ranks[0].threads[0].motion;
+    motion.moved = motion.travelled = moved;
+    motion.places = moved ? 2 : 1;
+    looked_at(literal.job.ranks[0]);
+    runs(literal, literal.job.ranks[1], kAllReduce);
+    return literal;
+  };
+  CHECK(verdict_of(job_of(true, 800)).doubt == Doubt::kWorks);
+  CHECK(verdict_of(job_of(true, 7000)).doubt == Doubt::kNone);
+  const Verdict stands = verdict_of(job_of(false, 800));
+  REQUIRE(stands.suspects.size() == 1);
+  CHECK((stands.suspects[0].rank == 0 && stands.suspects[0].reason == Reason::kNetworkIo));
+  CHECK(stands.doubt == Doubt::kNone);
+}
+
 TEST_CASE("half of the ranks are at work in one function") {
   Motion motion{
       .samples = 8, .places = 2, .moved = true, .cpu_ms = 900, .runs = 9, .span_ms = 900, .in_one_function = true};

@@ -92,6 +92,27 @@ TEST_CASE("another operation under one number of a group") {
   }
 }
 
+TEST_CASE("a rank whose own kernels keep it from a call may be in a long step") {
+  const auto job_of = [](double span_ms) {
+    LiteralJob job = waiting(2, {{group({ended(3), called(4, "all_reduce")}, kTwo)}, {group({ended(3)}, kTwo)}}, true);
+    for (RankSnapshot& rank : job.job.ranks)
+      rank.threads[0].motion = Motion{.samples = 3, .places = 1, .cpu_ms = span_ms * 0.9, .span_ms = span_ms};
+    return job;
+  };
+  const Verdict brief = analyze(job_of(800).job).verdict;
+  CHECK(accused(job_of(800)) == Accused{{1, "gpu-wait"}});
+  CHECK(brief.doubt == Doubt::kGpuWaits);
+  CHECK(accused(job_of(7000)) == Accused{{1, "gpu-wait"}});
+  CHECK(analyze(job_of(7000).job).verdict.doubt == Doubt::kNone);
+  for (const double last_call_ms : {11'000.0, 14'000.0}) {
+    LiteralJob job = job_of(7000);
+    FlightRecord& record = *job.job.ranks[1].flight_record;
+    record.last_call_ms = last_call_ms;
+    record.longest_gap_ms = 13'000;
+    CHECK(accused(job) == (last_call_ms > 13'000 ? Accused{{1, "gpu-wait"}} : Accused{}));
+  }
+}
+
 TEST_CASE("a dump that does not belong to these stacks accuses nobody") {
   const RecordedGroup gathers = group({called(4, "_all_gather_base")}, kFour);
   LiteralJob job = waiting(4, {{kReduces}, {gathers}, {kReduces}, {kReduces}});

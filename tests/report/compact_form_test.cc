@@ -25,7 +25,9 @@ bool is_same(const JsonValue& a, const JsonValue& b) {
       return true;
     case Kind::kObject:
       for (std::uint32_t i = 0; i < a.size; ++i)
-        if (a.members[i].key != b.members[i].key || !is_same(a.members[i].value, b.members[i].value)) return false;
+        if ((*a.object->names)[i].text() != (*b.object->names)[i].text() ||
+            !is_same(a.object->values[i], b.object->values[i]))
+          return false;
       return true;
     default: return a.bits == b.bits;
   }
@@ -67,7 +69,19 @@ TEST_CASE("compact form: what is repeated is written once") {
   CHECK(compact_form(document_of(many)).size() < 2100);
   const auto again = read_compact_form(compact_form(document_of(many)), kDepth, "node-1");
   REQUIRE(again.has_value());
-  CHECK(again->root().elements[0].members == again->root().elements[999].members);
+  CHECK(again->root().elements[0].object == again->root().elements[999].object);
+}
+
+TEST_CASE("compact form: lists of objects that are equal are kept once") {
+  const std::string list = R"([{"f":"x","line":1},{"f":"y","line":2}])", other = R"([{"f":"y","line":2},{"f":"x"}])";
+  const auto again = read_compact_form(
+      compact_form(document_of("[" + list + "," + other + ",[1,2]," + list + ",[1,2],[],[]]")), kDepth, "node-1");
+  REQUIRE(again.has_value());
+  const JsonValue* const of = again->root().elements;
+  CHECK(of[3].elements == of[0].elements);
+  CHECK(of[1].elements != of[0].elements);
+  CHECK(is_same(of[2], of[4]));
+  CHECK(is_same(again->root(), document_of("[" + list + "," + other + ",[1,2]," + list + ",[1,2],[],[]]").root()));
 }
 
 TEST_CASE("compact form: a text is distinguished from it, and stays if it is none") {

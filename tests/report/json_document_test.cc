@@ -39,7 +39,7 @@ nlohmann::json json_of(const JsonValue& value) {
     case Kind::kObject: {
       nlohmann::json object = nlohmann::json::object();
       for (std::size_t i = 0; i < value.size; ++i)
-        object[std::string(value.members[i].key)] = json_of(value.members[i].value);
+        object[std::string((*value.object->names)[i].text())] = json_of(value.object->values[i]);
       return object;
     }
   }
@@ -72,17 +72,48 @@ TEST_CASE("JSON document: an object like an earlier one is kept once") {
   const JsonDocument document = document_of(R"([{"a":"x","b":1},{"a":"x","b":1},{"a":"x","b":2},{"a":"x","b":1.0},
       {"a":"x","b":"1"},{"b":1,"a":"x"},{"a":"x","b":1,"c":0},{"c":{"a":"x","b":1}}])");
   const JsonValue* const of = document.root().elements;
-  CHECK(of[1].members == of[0].members);
-  for (int i = 2; i < 7; ++i) CHECK(of[i].members != of[0].members);
-  CHECK(of[7].members[0].value.members == of[0].members);
+  CHECK(of[1].object == of[0].object);
+  for (int i = 2; i < 7; ++i) CHECK(of[i].object != of[0].object);
+  CHECK(of[7].object->values[0].object == of[0].object);
 }
 
 TEST_CASE("JSON document: of two members of one name the last counts") {
   const JsonDocument document = document_of(R"({"a":1,"b":2,"a":3})");
   REQUIRE(document.root().find("a") != nullptr);
   CHECK(document.root().find("a")->natural() == 3);
+  REQUIRE(document.root().size == 2);
+  CHECK((*document.root().object->names)[0].text() == "b");
+  CHECK((*document.root().object->names)[1].text() == "a");
   CHECK(document.root().find("c") == nullptr);
   CHECK(document.root().find("") == nullptr);
+}
+
+TEST_CASE("JSON document: every member is found, of few and of many, and no other") {
+  for (const int members : {1, 2, 31, 32, 33, 64, 500}) {
+    nlohmann::json object = nlohmann::json::object();
+    for (int i = 0; i < members; ++i) object["name" + std::to_string(i)] = i;
+    // Twice: the second of equal lists of names is the first.
+    const JsonDocument document = document_of("[" + object.dump() + "," + object.dump() + "]");
+    for (std::uint32_t k = 0; k < 2; ++k) {
+      const JsonValue& root = document.root().elements[k];
+      for (int i = 0; i < members; ++i) {
+        const JsonValue* const found = root.find(JsonKey(std::string_view("name" + std::to_string(i))));
+        REQUIRE(found != nullptr);
+        CHECK(found->natural() == static_cast<std::uint64_t>(i));
+      }
+      for (int i = members; i < members + 100; ++i)
+        CHECK(root.find(JsonKey(std::string_view("name" + std::to_string(i)))) == nullptr);
+    }
+    CHECK(document.root().elements[0].object->names == document.root().elements[1].object->names);
+  }
+}
+
+TEST_CASE("JSON document: of many members of one name the last counts") {
+  std::string text = "{";
+  for (int i = 0; i < 1000; ++i) text += "\"k" + std::to_string(i % 100) + "\":" + std::to_string(i) + ",";
+  const JsonDocument document = document_of(text + "\"end\":0}");
+  CHECK(document.root().size == 101);
+  CHECK(document.root().find("k7")->natural() == 907);
 }
 
 TEST_CASE("JSON document: a document can be moved") {
