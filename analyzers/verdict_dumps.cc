@@ -61,6 +61,29 @@ bool has_workers(const JobSnapshot& job) {
   });
 }
 
+// Whether the thread waits for what another thread of its process hands over: an item of a queue, a condition, an
+// event. In a healthy job threads do so in each step. std::nullopt: there is no Python frame to tell it from a wait for
+// a lock.
+std::optional<bool> awaits_handover(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  const auto innermost = std::find_if(thread.frames.begin(), thread.frames.end(),
+                                      [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
+  if (innermost == thread.frames.end()) return std::nullopt;
+  Frame frame = job.frames[*innermost];
+  if (frame.file && !contains(*frame.file, '/')) frame.file = "/" + *frame.file;  // py-spy shortens the names of files
+  using known::Place;
+  return is_place(frame, Place::kThreadingWait) || is_place(frame, Place::kQueueGet) ||
+         is_place(frame, Place::kQueuePut);
+}
+
+// Whether the thread is in a function of a package, as far as a name that py-spy has shortened tells, and nothing shows
+// what the function has called: a library's may wait for the other ranks.
+bool may_be_in_library(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.frames.empty()) return false;
+  const Frame& innermost = job.frames[thread.frames.front()];
+  return innermost.kind == FrameKind::kPython && innermost.file && !innermost.file->empty() &&
+         innermost.file->front() != '/' && contains(*innermost.file, '/');
+}
+
 // What the rank does within its process, and may have done a moment later, as long as nothing shows that it cannot.
 bool is_within_process(Reason reason) {
   return reason == Reason::kUserCode || reason == Reason::kDataLoading || reason == Reason::kPythonLock;
@@ -133,7 +156,10 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
     if ((suspects.size() > 1 && (some_in_own_code || !stood)) || tally_.inferred) return std::string(moment);
     if (std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) {
           const ThreadSnapshot* thread = thread_of(s);
-          return s.reason == Reason::kUserCode && (thread == nullptr || runs_in_dump(job_, *thread) != false);
+          if (thread == nullptr) return true;
+          if (awaits_handover(job_, *thread).value_or(s.reason == Reason::kPythonLock)) return !stood;
+          return s.reason == Reason::kUserCode &&
+                 (runs_in_dump(job_, *thread) != false || may_be_in_library(job_, *thread));
         }))
       return std::string(moment);
     const bool is_rank_0 = suspects.size() == 1 && job_.ranks[suspects.front().rank].rank == 0;
@@ -146,10 +172,11 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
     if (may_hand_on || all([&](const Suspect& s) { return directs_ranks(job_.ranks[s.rank]) && has_workers(job_); }))
       return "it may wait for requests that it hands on, which dumps do not show";
   }
-  if (all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }) &&
-      std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); }))
+  const bool some_pass =
+      std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); });
+  if (some_pass && all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }))
     return std::string(moment);
-  if (suspects.size() > 1 && suspects.size() < tally_.compared &&
+  if (suspects.size() < tally_.compared && (suspects.size() > 1 || (!stood && (tally_.inferred || some_pass))) &&
       all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; }))
     return "dumps do not show for which ranks' messages they wait";
   if (all([](const Suspect& s) { return s.reason == Reason::kStoreWait; }) && all_wait([](const Operation& operation) {

@@ -133,7 +133,9 @@ def command_of(case, python, builder):
         return [python, program, *case.arguments]
     need_modules(python, *FRAMEWORKS.get(case.program, ("torch.distributed",)), *case.needs)
     if case.program == "horovod_job.py":
-        return [os.path.join(os.path.dirname(python), "horovodrun"), "-np", str(case.ranks), "--gloo", python, program, *case.arguments]
+        # A collective ends after 30 s by default: less than six other tools take to dump the ranks one after the other.
+        return [os.path.join(os.path.dirname(python), "horovodrun"), "-np", str(case.ranks), "--gloo", "--gloo-timeout-seconds", "3600", python, program,
+                *case.arguments]
     if case.program == "serving.py" and case.name.startswith("sglang"):
         need_modules(python, "torch.distributed")
     if case.launch == "torchrun":
