@@ -157,7 +157,7 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
     if (std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) {
           const ThreadSnapshot* thread = thread_of(s);
           if (thread == nullptr) return true;
-          if (awaits_handover(job_, *thread).value_or(s.reason == Reason::kPythonLock)) return !stood;
+          if (awaits_handover(job_, *thread).value_or(s.reason == Reason::kPythonLock)) return true;
           return s.reason == Reason::kUserCode &&
                  (runs_in_dump(job_, *thread) != false || may_be_in_library(job_, *thread));
         }))
@@ -172,12 +172,11 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
     if (may_hand_on || all([&](const Suspect& s) { return directs_ranks(job_.ranks[s.rank]) && has_workers(job_); }))
       return "it may wait for requests that it hands on, which dumps do not show";
   }
-  const bool some_pass =
-      std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); });
-  if (some_pass && all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }))
+  if (all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }) &&
+      std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); }))
     return std::string(moment);
-  if (suspects.size() < tally_.compared && (suspects.size() > 1 || (!stood && (tally_.inferred || some_pass))) &&
-      all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; }))
+  // Each step of a healthy pipeline has such waits, and a slow stage's neighbour is at one in each dump.
+  if (suspects.size() < tally_.compared && all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; }))
     return "dumps do not show for which ranks' messages they wait";
   if (all([](const Suspect& s) { return s.reason == Reason::kStoreWait; }) && all_wait([](const Operation& operation) {
         return operation.kind == known::OperationKind::kStore ||

@@ -106,7 +106,7 @@ TEST_CASE("of dumps, several ranks in their own code are not accused, nor is ran
   CHECK(verdict_of(dumped({sleeps_in_user_code(), waits, waits, waits})).status == VerdictStatus::kCulprit);
 }
 
-TEST_CASE("one dump of each rank does not show whether what its threads hand over comes") {
+TEST_CASE("dumps do not show whether what the threads of a rank hand over comes") {
   const Stack waits = waits_in_all_reduce();
   for (const std::string library : {"/usr/lib/python3.11/", ""}) {  // py-spy shortens names
     LiteralJob made = dumped({waits, waits, waits_for_item(library), waits});
@@ -115,14 +115,15 @@ TEST_CASE("one dump of each rank does not show whether what its threads hand ove
     CHECK(verdict.status == VerdictStatus::kUndecided);
     REQUIRE(!verdict.candidates.empty());
     CHECK(verdict.candidates.front().rank == 2);
-    CHECK(verdict_of(stood(made)).status == VerdictStatus::kCulprit);
+    CHECK(verdict_of(stood(made)).status == VerdictStatus::kUndecided);  // there again, or still
   }
   // Without Python frames it may be a lock.
   const Stack locked{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"),
                      nat("_start", "/usr/bin/python3.11")};
-  const LiteralJob native = dumped({waits, waits, locked, waits});
-  CHECK(verdict_of(native).status == VerdictStatus::kUndecided);
-  CHECK(verdict_of(stood(native)).status == VerdictStatus::kCulprit);
+  CHECK(verdict_of(dumped({waits, waits, locked, waits})).status == VerdictStatus::kUndecided);
+  // A lock of the program's own is another thing.
+  const Stack own = Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11")} + in_user_code();
+  CHECK(verdict_of(dumped({waits, waits, own, waits})).status == VerdictStatus::kCulprit);
 }
 
 TEST_CASE("of dumps with shortened names, a function of a package may be a library's") {
@@ -138,14 +139,14 @@ TEST_CASE("of dumps with shortened names, a function of a package may be a libra
 }
 
 TEST_CASE("of dumps, rank 0 may wait for requests that it hands on") {
-  const Stack queue = waits_for_item("/usr/lib/python3.11/");
+  const Stack looks = sleeps_in_user_code();  // for a request, every now and then
   const Stack waits = waits_in("broadcast");
-  CHECK(verdict_of(stood(dumped({queue, waits, waits, waits}))).status == VerdictStatus::kUndecided);
-  CHECK(verdict_of(stood(dumped({waits, waits, queue, waits}))).status == VerdictStatus::kCulprit);
+  CHECK(verdict_of(dumped({looks, waits, waits, waits})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(dumped({waits, waits, looks, waits})).status == VerdictStatus::kCulprit);
   const Stack reduce = waits_in("all_reduce");
-  CHECK(verdict_of(stood(dumped({queue, reduce, reduce, reduce}))).status == VerdictStatus::kCulprit);
+  CHECK(verdict_of(dumped({looks, reduce, reduce, reduce})).status == VerdictStatus::kCulprit);
   // Or a part of a server that has no rank, whatever number it was given.
-  LiteralJob served = stood(dumped({waits, waits, queue, waits}));
+  LiteralJob served = dumped({waits, waits, looks, waits});
   served.job.ranks[2].command = {"sglang::detokenizer"};
   CHECK(verdict_of(served).status == VerdictStatus::kCulprit);
   served.job.ranks[1].command = {"sglang::scheduler_TP0"};
@@ -154,13 +155,13 @@ TEST_CASE("of dumps, rank 0 may wait for requests that it hands on") {
   CHECK(verdict_of(served).status == VerdictStatus::kCulprit);
 }
 
-TEST_CASE("dumps do not show whose messages several ranks wait for") {
+TEST_CASE("dumps do not show whose messages ranks wait for") {
   const Stack reduce = waits_in("all_reduce"), receive = waits_in("recv");
   CHECK(verdict_of(dumped({reduce, receive, reduce, receive, reduce})).status == VerdictStatus::kUndecided);
-  LiteralJob made = dumped({reduce, receive, reduce, reduce});
-  CHECK(verdict_of(made).status == VerdictStatus::kCulprit);
-  made.job.ranks[0].threads[0].state = 'R';  // it has just come to the collective, or leaves it
-  CHECK(verdict_of(made).status == VerdictStatus::kUndecided);
+  const analyzers::Verdict verdict = verdict_of(dumped({reduce, receive, reduce, reduce}));
+  CHECK(verdict.status == VerdictStatus::kUndecided);
+  REQUIRE(!verdict.candidates.empty());
+  CHECK(verdict.candidates.front().rank == 1);
 }
 
 TEST_CASE("dumps do not show whether a rank has not come to the set-up") {
