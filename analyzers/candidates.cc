@@ -15,6 +15,7 @@ namespace {
 std::string would_decide(const JobSnapshot& job, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   if (s.gpu_only) return "the core of its process";
+  if (s.recorded_only) return "the stacks of its process";
   if (!s.readable) return "its stacks: see what its problems say";
   if (rank.source == Source::kDump)
     return "an attach to the job while it runs, which reads more than another tool's dump";
@@ -64,7 +65,7 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || s.ended || (s.readable && s.waits() && !facts.waits.is_needed(s.rank)) ||
-        (s.gpu_only && s.gpu.in_collective()))
+        (s.gpu_only && s.gpu.in_collective()) || (s.recorded_only && !s.recorded.empty()))
       continue;
     const bool is_clear = s.readable && !s.unknown();
     rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.moves(),
@@ -82,12 +83,13 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   std::vector<Candidate> candidates;
   for (const Rated& one : rated) {
     const RankState& s = states[one.state];
-    std::string summary = s.gpu_only      ? "is known by the state of its GPU alone"
-                          : !s.readable   ? "could not be read"
-                          : s.in_driver() ? "is in a call of the GPU's driver that has not returned"
-                          : s.unknown()
-                              ? "does something that its frames do not show"
-                              : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
+    std::string summary =
+        s.gpu_only        ? "is known by the state of its GPU alone"
+        : s.recorded_only ? "is known by its Flight Recorder alone, and waits in nothing that is there"
+        : !s.readable     ? "could not be read"
+        : s.in_driver()   ? "is in a call of the GPU's driver that has not returned"
+        : s.unknown()     ? "does something that its frames do not show"
+                          : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
     candidates.push_back({s.rank, reason_for(s), would_decide(job, s), std::move(summary)});
   }
   return candidates;

@@ -14,10 +14,11 @@ struct Tally {
   std::vector<std::size_t> waiting, elsewhere, unknown;  // indices into the states
   std::vector<std::size_t> needed;                       // states that are elsewhere and that a waiting rank needs
   std::vector<std::size_t> ended, failed,
-      partial;                         // indices into the ranks; ended: zombies and processes that are gone
-  std::vector<std::size_t> unrelated;  // indices into the ranks
-  std::vector<std::size_t> gpu_only;   // indices into the states
-  std::size_t compared = 0;            // number of states that are not unrelated
+      partial;                             // indices into the ranks; ended: zombies and processes that are gone
+  std::vector<std::size_t> unrelated;      // indices into the ranks
+  std::vector<std::size_t> gpu_only;       // indices into the states
+  std::vector<std::size_t> recorded_only;  // indices into the states; they are among `failed`, too
+  std::size_t compared = 0;                // number of states that are not unrelated
   bool waits_for_gpu_only = true;
   bool inferred = false;  // some wait is concluded from what most ranks do
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -138,7 +139,7 @@ class Records {
           const std::vector<std::vector<known::Role>>& roles)
       : job_(job), states_(states), roles_(roles), groups_(groups_of(job)) {
     for (std::size_t i = 0; i < states.size(); ++i)
-      if (states[i].readable && !states[i].unrelated) state_of_.emplace(states[i].rank, i);
+      if ((states[i].readable || states[i].recorded_only) && !states[i].unrelated) state_of_.emplace(states[i].rank, i);
     for (Seen& seen : groups_) std::erase_if(seen.by, [&](const auto& one) { return !state_of_.contains(one.first); });
     std::erase_if(groups_, [](const Seen& seen) { return seen.by.size() < 2; });
   }
@@ -395,8 +396,8 @@ class Records {
     if (!found || found->late.size() * 2 > seen.by.size()) return std::nullopt;
     // A rank that waits in another operation has its own reason.
     for (const std::size_t i : found->late)
-      if (states_[i].doing.activity != known::Activity::kGpuWait || states_[i].gpu.in_collective() ||
-          waits_in_something_recorded(i))
+      if ((!states_[i].recorded_only && states_[i].doing.activity != known::Activity::kGpuWait) ||
+          states_[i].gpu.in_collective() || waits_in_something_recorded(i))
         return std::nullopt;
     const bool at_same_place = std::any_of(found->waiting.begin(), found->waiting.end(), [&](std::size_t i) {
       return place_key(job_, states_[i]) == place_key(job_, states_[found->late.front()]);
@@ -523,7 +524,10 @@ std::set<std::size_t> ranks_ahead(const JobSnapshot& job, Counts counts) {
 
 bool has_present_record(const RankSnapshot& rank) {
   const double most = rank.source == Source::kCore ? 15 * kMinuteMs : kMinuteMs;
-  return rank.flight_record && rank.flight_record->age_ms && std::abs(*rank.flight_record->age_ms) <= most;
+  if (!rank.flight_record) return false;
+  // Files that are named together are of one time: what they say of it is lost where they were copied.
+  if (rank.source == Source::kDump && !rank.flight_record->age_ms) return true;
+  return rank.flight_record->age_ms && std::abs(*rank.flight_record->age_ms) <= most;
 }
 
 std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const std::vector<RankState>& states,
@@ -551,6 +555,22 @@ std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job) {
 
 std::set<std::size_t> ranks_that_need_all_by_record(const JobSnapshot& job) {
   return ranks_ahead(job, [](const RecordedOperation& operation) { return !has_root(operation.name); });
+}
+
+std::vector<int> members_without_record(const JobSnapshot& job) {
+  std::set<int> with, members;
+  for (const RankSnapshot& rank : job.ranks) {
+    if (rank.kind != RankKind::kRank || !rank.rank || !has_present_record(rank)) continue;
+    with.insert(*rank.rank);
+    for (const RecordedGroup& group : rank.flight_record->groups)
+      if (first_pending(group) != nullptr) {
+        const std::vector<int> all = members_of(group, rank);
+        members.insert(all.begin(), all.end());
+      }
+  }
+  std::vector<int> without;
+  std::set_difference(members.begin(), members.end(), with.begin(), with.end(), std::back_inserter(without));
+  return without;
 }
 
 std::vector<RecordedDifference> recorded_differences(const JobSnapshot& job) {

@@ -20,8 +20,9 @@
 
 namespace rankstacks::analyzers {
 
-// Whether the rank has a dump that was written at about the time of its stacks: a minute of a live rank's; 15 minutes
-// of a core's, as the watchdogs dump before they end their processes, and large cores take their time.
+// Whether the rank has a dump that was written at about the time of its stacks: a minute of a live rank's; any time of
+// dumps, which are named together with it; 15 minutes of a core's, as the watchdogs dump before they end their
+// processes, and large cores take their time.
 bool has_present_record(const RankSnapshot& rank);
 
 // std::nullopt if the dumps show no difference.
@@ -38,6 +39,9 @@ std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& r
 std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job);
 // Those of them that need something of each other rank: a broadcast or a scatter has what it needs from one alone.
 std::set<std::size_t> ranks_that_need_all_by_record(const JobSnapshot& job);
+
+// Numbers of the ranks that are members of a group in which another one waits, and of which there is no record; sorted.
+std::vector<int> members_without_record(const JobSnapshot& job);
 
 // One group whose ranks differ in what they have called or in what has ended.
 struct RecordedPosition {

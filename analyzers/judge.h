@@ -5,6 +5,7 @@
 //     verdict_waiting.cc        some ranks wait for others, or all do
 //     verdict_nobody_waits.cc   no rank is seen waiting for another
 //     verdict_dumps.cc          what the dumps of other tools cannot tell
+//     verdict_records.cc        ranks of which there are Flight Recorder dumps alone
 //     verdict_apart.cc          of these, few are at another place than the others
 //     suspects.cc               the sentences about a suspect; confidence.cc: how certain they are
 #pragma once
@@ -51,6 +52,7 @@ class Judge {
   std::optional<Verdict> of_gpu_faults() const;
   // GPU cores without the cores of their processes: only the kernels that run are known.
   Verdict of_gpus_alone() const;
+  Verdict of_records_alone() const;
   Verdict of_crashed(const std::vector<std::size_t>& crashed) const;
   // Those that have crashed, without those that a watchdog of their own has ended.
   std::vector<std::size_t> first_to_crash() const;

@@ -127,7 +127,7 @@ std::optional<LocalWait> native_wait(const JobSnapshot& job, const ThreadSnapsho
 }  // namespace
 
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason) {
-  if (state.gpu_only || state.known_from_child || state.dead_child) return std::nullopt;
+  if (state.gpu_only || state.recorded_only || state.known_from_child || state.dead_child) return std::nullopt;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   if (state.doing.operation.kind == known::OperationKind::kEventLoop) {
     if (reason == Reason::kNetworkIo) return kLoop;

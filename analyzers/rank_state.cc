@@ -252,11 +252,15 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   find_computing_gpus(job, states);
   refine_by_launches(job, states);
   refine_by_gpus(job, states);
-  for (RankState& state : states)
+  for (RankState& state : states) {
+    const RankSnapshot& rank = job.ranks[state.rank];
+    state.recorded_only = !state.ended && !state.gpu_only && rank.threads.empty() && has_present_record(rank);
+    if (state.recorded_only) state.recorded = describe_recorded_wait(job, rank, roles[state.rank]);
     if (state.gpu_wait_may_be_collective) {
       state.recorded = describe_recorded_wait(job, job.ranks[state.rank], roles[state.rank]);
       state.timed_out = timed_out_work_of(job.ranks[state.rank]);
     }
+  }
   return states;
 }
 

@@ -94,6 +94,9 @@ struct RankState {
   std::optional<bool> gpu_computes;
   // Not readable, but what ran on its GPUs is known: a GPU core without its process's core.
   bool gpu_only = false;
+  // Not readable, but its calls are known: a dump of its Flight Recorder without its stacks. `recorded` is what it
+  // waits in; "": nothing that it has called has not ended, or several things have not.
+  bool recorded_only = false;
   // The rank, or its worker that decides, was on a processor for a good part of the samples.
   bool busy = false;
   std::optional<ProcessGroup> group;  // if it waits for ranks: the process group of the wait
@@ -102,7 +105,8 @@ struct RankState {
   std::optional<int> root;            // of a broadcast, a reduce, a gather, a scatter: the rank that has or gets it all
   // If it waits at a pipe, socket or lock: the rank at the other end, an index into JobSnapshot::ranks.
   std::optional<std::size_t> peer_process;
-  // If it waits for its GPU: the operation that its Flight Recorder names, "all_reduce, number 9 of group 0".
+  // If it waits for its GPU, or is recorded_only: the operation that its Flight Recorder names, "all_reduce, number 9
+  // of group 0".
   std::string recorded;
   // If it waits for its GPU: the collective of which its watchdog says that it has not ended.
   std::optional<TimedOutWork> timed_out;

@@ -56,8 +56,15 @@ Verdict Judge::make(VerdictStatus status, std::string summary) const {
   if (!tally_.unrelated.empty())
     summary +=
         fmt::format("; {} {} not of this job", pids_of(tally_.unrelated), tally_.unrelated.size() == 1 ? "is" : "are");
-  if (!tally_.failed.empty() && tally_.failed.size() < tally_.compared)
-    summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
+  if (!tally_.failed.empty() && tally_.failed.size() < tally_.compared) {
+    const std::vector<std::size_t> recorded = ranks_of(tally_.recorded_only);
+    std::vector<std::size_t> failed = tally_.failed;
+    std::erase_if(failed,
+                  [&](std::size_t r) { return std::find(recorded.begin(), recorded.end(), r) != recorded.end(); });
+    if (!failed.empty()) summary += fmt::format("; {} could not be read", name_ranks(job_, failed));
+    if (!recorded.empty())
+      summary += fmt::format("; of {} only the dump of a Flight Recorder is at hand", name_ranks(job_, recorded));
+  }
   if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < tally_.compared)
     summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
   if (!tally_.partial.empty())

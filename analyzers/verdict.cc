@@ -60,6 +60,7 @@ Judge::Judge(const Facts& facts)
       continue;
     }
     ++tally_.compared;
+    if (s.recorded_only) tally_.recorded_only.push_back(i);
     if (s.gpu_only) tally_.gpu_only.push_back(i);
     else if (!s.readable) (s.ended ? tally_.ended : tally_.failed).push_back(s.rank);
     else if (s.unknown()) tally_.unknown.push_back(i);
@@ -81,12 +82,14 @@ Verdict Judge::verdict() { return with_doubt_of_dumps(of_first_rule()); }
 Verdict Judge::of_first_rule() {
   if (tally_.compared == 0) return undecided("there is no rank to look at");
   if (tally_.ended.size() == tally_.compared) return undecided("every rank has ended");
-  if (tally_.failed.size() + tally_.ended.size() == tally_.compared) return undecided("no rank could be read");
+  const bool none_read = tally_.failed.size() + tally_.ended.size() == tally_.compared;
+  if (none_read && tally_.recorded_only.empty()) return undecided("no rank could be read");
   if (const std::string twice = numbers_seen_twice(); !twice.empty())
     return undecided(
         fmt::format("{} there more than once: these are processes of several jobs, or of one job at several times; "
                     "name those of one (--pids, or its cores)",
                     twice));
+  if (none_read) return of_records_alone();
   if (auto faults = of_gpu_faults()) return *faults;
   if (const auto crashed = first_to_crash(); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;

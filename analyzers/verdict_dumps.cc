@@ -61,18 +61,23 @@ bool has_workers(const JobSnapshot& job) {
   });
 }
 
-// Whether the thread waits for what another thread of its process hands over: an item of a queue, a condition, an
-// event. In a healthy job threads do so in each step. std::nullopt: there is no Python frame to tell it from a wait for
-// a lock.
+// Whether the thread waits for what another thread of its process, or a worker process, hands over: an item of a queue,
+// a condition, an event. In a healthy job threads do so in each step, and a slow one's consumer does in each dump.
+// std::nullopt: there is no Python frame to tell it from a wait for a lock.
 std::optional<bool> awaits_handover(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  const auto innermost = std::find_if(thread.frames.begin(), thread.frames.end(),
-                                      [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
-  if (innermost == thread.frames.end()) return std::nullopt;
-  Frame frame = job.frames[*innermost];
-  if (frame.file && !contains(*frame.file, '/')) frame.file = "/" + *frame.file;  // py-spy shortens the names of files
   using known::Place;
-  return is_place(frame, Place::kThreadingWait) || is_place(frame, Place::kQueueGet) ||
-         is_place(frame, Place::kQueuePut);
+  bool is_innermost = true;
+  for (const FrameId id : thread.frames) {
+    Frame frame = job.frames[id];
+    if (frame.kind != FrameKind::kPython) continue;
+    if (frame.file && !frame.file->starts_with('/')) frame.file = "/" + *frame.file;  // py-spy shortens names
+    if (is_innermost && (is_place(frame, Place::kThreadingWait) || is_place(frame, Place::kQueueGet) ||
+                         is_place(frame, Place::kQueuePut)))
+      return true;
+    if (is_place(frame, Place::kProcessQueueWait)) return true;
+    is_innermost = false;
+  }
+  return is_innermost ? std::nullopt : std::optional(false);
 }
 
 // Whether the thread is in a function of a package, as far as a name that py-spy has shortened tells, and nothing shows
@@ -127,7 +132,7 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
     return std::all_of(tally_.waiting.begin(), tally_.waiting.end(),
                        [&](std::size_t i) { return holds(states_[i].doing.operation); });
   };
-  if (verdict.status != VerdictStatus::kCulprit || suspects.empty() ||
+  if (verdict.status != VerdictStatus::kCulprit || suspects.empty() || verdict.reference == kFromFlightRecords ||
       !all([&](const Suspect& s) { return s.rank < job_.ranks.size() && job_.ranks[s.rank].source == Source::kDump; }))
     return "";
   const bool several = std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) {

@@ -297,7 +297,8 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
     return std::string(kHolderAdvice);
   if (reason == Reason::kUnmatchedP2p && state.named_by_gpu && state.gpu.only_messages())
     return std::string(kSendRecvKernelAdvice);
-  if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process) return std::string(kUnknownPeerAdvice);
+  if (reason == Reason::kUnmatchedP2p && !state.peer && !state.peer_process && !state.recorded_only)
+    return std::string(kUnknownPeerAdvice);
   if (reason == Reason::kNativeLock && !circle_behind_native_wait(job, state).empty())
     return std::string(kCircleAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
@@ -319,6 +320,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kGpuWait)
     if (std::string gpu_wait = describe_gpu_wait(state); !gpu_wait.empty()) verb = std::move(gpu_wait);
   if (state.gpu_only) return verb;
+  if (state.recorded_only) return state.recorded.empty() ? verb : "waits in " + state.recorded;
   if (reason == Reason::kWorkerDead && state.dead_child)
     verb += fmt::format(" (pid {}{})", job.ranks[*state.dead_child].pid,
                         describe_kernel_kills(job, job.ranks[*state.dead_child], state.rank));

@@ -78,41 +78,6 @@ Result<FlightRecord> read_record(const RegularFile& file, const std::string& pat
   return with_times(flight_recorder::read_dump(dump->bytes, path), dump->written, captured);
 }
 
-// What a file that was named has of one rank.
-struct NamedRecord {
-  std::string path;
-  std::optional<int> rank;
-  Result<FlightRecord> record;
-};
-
-// A page of torch's debug server with the answers of all ranks; empty if it is none.
-std::vector<NamedRecord> records_of_page(const DumpFile& page, const std::string& path,
-                                         WallClock::time_point captured) {
-  std::vector<NamedRecord> records;
-  const std::size_t begin = page.bytes.find_first_not_of(" \t\r\n");
-  constexpr char kPickle = '\x80';
-  if (begin == std::string::npos || page.bytes[begin] == '{' || page.bytes[begin] == kPickle) return records;
-  for (const auto& [rank, answer] : dumps::split_by_heading(page.bytes).of_rank) {
-    if (answer.error) {
-      records.push_back(
-          {path, rank,
-           fail({.code = ErrorCode::kNotFound,
-                 .subject = path,
-                 .what = fmt::format("rank {} did not answer torch's debug server ({})", rank, *answer.error)})});
-      continue;
-    }
-    // Behind the last answer stands the end of the page.
-    const std::size_t first = std::min(answer.text.find('{'), answer.text.size());
-    const std::size_t last = answer.text.rfind('}');
-    const std::size_t size = last == std::string::npos || last < first ? 0 : last + 1 - first;
-    auto record = flight_recorder::read_dump(std::string_view(answer.text).substr(first, size),
-                                             fmt::format("{}, rank {}", path, rank));
-    if (record) record->path = path;
-    records.push_back({path, rank, with_times(std::move(record), page.written, captured)});
-  }
-  return records;
-}
-
 std::vector<NamedRecord> read_named(const std::string& path, WallClock::time_point captured) {
   const auto one = [&](Result<FlightRecord> record) {
     std::vector<NamedRecord> records;
@@ -129,7 +94,10 @@ std::vector<NamedRecord> read_named(const std::string& path, WallClock::time_poi
          .hint = file.error().hint}));
   const auto dump = read_opened(*file, path);
   if (!dump) return one(fail(dump.error()));
-  if (auto records = records_of_page(*dump, path, captured); !records.empty()) return records;
+  if (auto records = records_of_page(dump->bytes, path); !records.empty()) {
+    for (NamedRecord& named : records) named.record = with_times(std::move(named.record), dump->written, captured);
+    return records;
+  }
   return one(with_times(flight_recorder::read_dump(dump->bytes, path), dump->written, captured));
 }
 
@@ -168,6 +136,32 @@ bool names_thread_of(const FlightRecord& record, const RankSnapshot& rank) {
 }
 
 }  // namespace
+
+std::vector<NamedRecord> records_of_page(std::string_view text, const std::string& path) {
+  std::vector<NamedRecord> records;
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  constexpr char kPickle = '\x80';
+  if (begin == std::string_view::npos || text[begin] == '{' || text[begin] == kPickle) return records;
+  for (const auto& [rank, answer] : dumps::split_by_heading(text).of_rank) {
+    if (answer.error) {
+      records.push_back(
+          {path, rank,
+           fail({.code = ErrorCode::kNotFound,
+                 .subject = path,
+                 .what = fmt::format("rank {} did not answer torch's debug server ({})", rank, *answer.error)})});
+      continue;
+    }
+    // Behind the last answer stands the end of the page.
+    const std::size_t first = std::min(answer.text.find('{'), answer.text.size());
+    const std::size_t last = answer.text.rfind('}');
+    const std::size_t size = last == std::string::npos || last < first ? 0 : last + 1 - first;
+    auto record = flight_recorder::read_dump(std::string_view(answer.text).substr(first, size),
+                                             fmt::format("{}, rank {}", path, rank));
+    if (record) record->path = path;
+    records.push_back({path, rank, std::move(record)});
+  }
+  return records;
+}
 
 FileDescriptor find_below(const FileDescriptor& root, const std::string& path) {
   open_how how{};

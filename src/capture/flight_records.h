@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file_descriptor.h"
@@ -29,6 +30,16 @@ std::vector<std::string> dump_paths(const std::map<std::string, std::string>& en
 
 // "comm_lib_trace_rank_12", "trace_3.json": the number at the end of the name, without the ending.
 std::optional<int> rank_of_dump(const std::string& path);
+
+// What a file has of one rank.
+struct NamedRecord {
+  std::string path;
+  std::optional<int> rank;
+  Result<FlightRecord> record;  // without times
+};
+
+// A page of torch's debug server with the answers of all ranks; empty if the text is none.
+std::vector<NamedRecord> records_of_page(std::string_view text, const std::string& path);
 
 // What is needed to find the dump of a rank that was not named.
 struct DumpPlace {

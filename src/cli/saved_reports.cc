@@ -13,6 +13,7 @@
 #include "analyzers/motion.h"
 #include "base/unattended.h"
 #include "cli/messages.h"
+#include "cli/saved_flight_records.h"
 #include "dumps/dump.h"
 #include "report/report.h"
 #include "report/report_file.h"
@@ -26,13 +27,15 @@ constexpr std::size_t kFilesAtOnce = 64;  // whose texts are in memory
 
 // A saved report, or the dump of another tool.
 Result<JobSnapshot> read_report_or_dump(const std::string& text, const std::string& path, const FileRanks& ranks) {
-  if (dumps::is_dump(text)) {
-    const auto stated = ranks.find(path);
+  const auto stated = ranks.find(path);
+  if (dumps::is_dump(text))
     return dumps::read_dump(text, path, stated != ranks.end() ? stated->second : dumps::rank_from_dump_name(path));
-  }
   auto report = report::read_json_report(text, path);
+  if (!report && is_flight_record(text))
+    return read_flight_record(text, path, stated != ranks.end() ? std::optional(stated->second) : std::nullopt);
   if (!report && report.error().hint.empty())
-    report.error().hint = fmt::format("a report of --format json, or the output of {}", dumps::kToolNames);
+    report.error().hint = fmt::format(
+        "a report of --format json, the output of {}, or a dump of torch's Flight Recorder", dumps::kToolNames);
   return report;
 }
 
@@ -106,6 +109,7 @@ Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const 
   }
   if (!any) return fail(*first);
   JobSnapshot job = merger.take();
+  fold_flight_records(job);
   analyzers::fold_earlier(job, dumps::keep_one_dump_of_each(job));
   return job;
 }

@@ -18,6 +18,7 @@
 #include "report/text_chains.h"
 #include "report/text_clusters.h"
 #include "report/text_gpus.h"
+#include "report/text_records.h"
 #include "report/text_summary.h"
 #include "report/text_threads.h"
 #include "report/text_versions.h"
@@ -157,6 +158,7 @@ class MarkdownText {
     Lines lines = main_thread_lines(view_, Fold::kUserFrames, std::max<std::size_t>(room.clusters / 4, 3));
     append(lines, other_thread_lines(view_, room.clusters));
     append(lines, child_lines(view_, std::max<std::size_t>(room.clusters / 4, 3)));
+    if (lines.empty()) lines = record_lines(job_, style_, kWidth, room.clusters);  // nothing else is known
     const std::size_t most = 3 * room.clusters;
     if (lines.size() > most) {
       const std::size_t left_out = lines.size() - most;
@@ -224,6 +226,7 @@ class MarkdownText {
       Lines lines = thread_lines(job_, analysis_, {rank}, style_);
       if (!lines.empty() && lines.front().empty()) lines.erase(lines.begin());
       const bool numbered = job_.ranks[rank].rank && job_.ranks[rank].kind == RankKind::kRank;
+      if (lines.size() == 1 && job_.ranks[rank].flight_record) continue;  // it has neither stacks nor GPUs
       add(numbered ? fmt::format("Rank {} in full", *job_.ranks[rank].rank)
                    : fmt::format("Process {} in full", job_.ranks[rank].pid),
           std::move(lines), 4);
@@ -235,6 +238,7 @@ class MarkdownText {
     append(clusters, others);
     append(brief, std::move(others));
     add("All clusters", std::move(clusters), 4, std::move(brief));
+    add("Flight Recorder", record_lines(job_, style_, kWidth, SIZE_MAX), 3);
     add("GPUs", gpu_lines(job_, style_, kWidth, SIZE_MAX), 2);
     add("Versions, settings and limits", environment_lines(job_), 2);
     add("Problems", problem_lines(job_, style_, kWidth), 2);

@@ -9,9 +9,7 @@
 #include "analyzers/communicator_errors.h"
 #include "analyzers/coordinates.h"
 #include "analyzers/difference_words.h"
-#include "analyzers/flight_records.h"
 #include "analyzers/node_words.h"
-#include "analyzers/recorded_times.h"
 #include "base/text.h"
 #include "model/rank_set.h"
 #include "report/problem_groups.h"
@@ -21,6 +19,7 @@
 #include "report/text_clusters.h"
 #include "report/text_gpus.h"
 #include "report/text_lines.h"
+#include "report/text_records.h"
 #include "report/text_summary.h"
 #include "report/text_threads.h"
 #include "report/text_versions.h"
@@ -174,27 +173,6 @@ Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t 
 
 namespace {
 
-// Groups whose ranks differ in what the Flight Recorder has written down: who is at which number.
-Lines record_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
-  constexpr std::size_t kMax = 8;
-  Lines lines;
-  for (const analyzers::RecordedDifference& difference : analyzers::recorded_differences(job))
-    for (const analyzers::RecordedPosition& position : difference.positions)
-      lines.push_back(cut_end(
-          "  " + sanitize(fmt::format("{}: {} {}", difference.group, name_ranks(job, position.ranks), position.text)),
-          width));
-  if (lines.size() > kMax) {
-    const std::size_t left_out = lines.size() - (kMax - 1);
-    lines.resize(kMax - 1);
-    lines.push_back(fmt::format("  ... and {} in the JSON report", counted(left_out, "more line")));
-  }
-  if (const std::string silence = analyzers::describe_silence(job); !silence.empty())
-    for (std::string& line : wrap(sanitize(silence), width - 2, 2)) lines.push_back("  " + std::move(line));
-  if (lines.empty()) return lines;
-  lines.insert(lines.begin(), style.strong("Flight Recorder"));
-  return lines;
-}
-
 void append(Lines& to, Lines from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
@@ -210,7 +188,7 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
   const ClusterView view{job, families, hosts, analysis, frames, style, width};
 
   Lines head = headline(job, analysis, style, width);
-  const Lines records = record_lines(job, style, width);
+  const Lines records = record_lines(job, style, width, 8);
   head.insert(head.end(), records.begin(), records.end());
   const Lines problems = problem_lines(job, style, width);
   // With nothing folded, the other threads may take as many lines as they need; otherwise they get a third of the

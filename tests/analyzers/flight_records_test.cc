@@ -55,6 +55,19 @@ LiteralJob waiting(int ranks, const std::vector<std::vector<RecordedGroup>>& rec
   return literal;
 }
 
+// Dumps of the recorders, and nothing else.
+LiteralJob recorded_alone(const std::vector<std::vector<RecordedGroup>>& recorded) {
+  LiteralJob literal = waiting(static_cast<int>(recorded.size()), recorded);
+  for (RankSnapshot& rank : literal.job.ranks) {
+    rank.source = Source::kDump;
+    rank.threads.clear();
+    rank.gpus.clear();
+    rank.world_size.reset();
+    if (rank.flight_record) rank.flight_record->age_ms.reset();
+  }
+  return literal;
+}
+
 Accused accused(const LiteralJob& literal) {
   Accused reasons;
   for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[s.rank] = to_string(s.reason);
@@ -346,4 +359,45 @@ TEST_CASE("the operation that a dump says a rank waits in") {
   REQUIRE(differences[0].positions.size() == 2);
   CHECK(differences[0].positions[0].text == "called 4, ended 3, waits in all_reduce of 1024 Float");
   CHECK(differences[0].positions[1].text == "called 3, ended 3");
+}
+
+TEST_CASE("dumps alone: another operation, a rank that has not called, a message") {
+  const RecordedGroup gathers = group({ended(3), called(4, "_all_gather_base")}, kFour);
+  const LiteralJob other = recorded_alone({{kReduces}, {gathers}, {kReduces}, {kReduces}});
+  CHECK(accused(other) == Accused{{1, "collective-mismatch"}});
+  CHECK(analyze(other.job).verdict.reference == kFromFlightRecords);
+  CHECK(analyze(other.job).verdict.suspects[0].confidence <
+        analyze(waiting(4, {{kReduces}, {gathers}, {kReduces}, {kReduces}}).job).verdict.suspects[0].confidence);
+  CHECK(summary(other).find("rank 1 waits in _all_gather_base, number 4 of group 0 (g) while") == 0);
+
+  const LiteralJob late = recorded_alone({{kReduces}, {kReduces}, {group({ended(3)}, kFour)}, {kReduces}});
+  CHECK(accused(late) == Accused{{2, "behind"}});
+  CHECK(summary(late).find(
+            "not called operation 4 of group 0 (g), all_reduce of 1024 Float, in which ranks 0-1,3 wait") !=
+        std::string::npos);
+
+  const LiteralJob alone =
+      recorded_alone({{group({ended(1), called(5, "recv 0<-1")}, kTwo)}, {group({ended(1)}, kTwo)}});
+  CHECK(accused(alone) == Accused{{0, "unmatched-p2p"}});
+}
+
+TEST_CASE("dumps alone: all wait in the same, some of them at least, or a dump is not there") {
+  const LiteralJob same = recorded_alone({{kReduces}, {kReduces}, {kReduces}, {kReduces}});
+  CHECK(analyze(same.job).verdict.status == VerdictStatus::kSymmetric);
+  CHECK(summary(same).find("ranks 0-3 wait in all_reduce, number 4 of group 0 (g)") != std::string::npos);
+
+  const LiteralJob three = recorded_alone({{kReduces}, {kReduces}, {kReduces}});
+  CHECK(analyze(three.job).verdict.status == VerdictStatus::kUndecided);
+  CHECK(summary(three).find("no dump of rank 3, which is of the group, is here") != std::string::npos);
+
+  const LiteralJob none = recorded_alone({{group({ended(3)}, kTwo)}, {group({ended(3)}, kTwo)}});
+  CHECK(analyze(none.job).verdict.status == VerdictStatus::kUndecided);
+}
+
+TEST_CASE("a rank of which there is a dump alone, among others with stacks") {
+  LiteralJob mixed = waiting(3, {{kReduces}, {kReduces}, {kReduces}});
+  mixed.job.ranks[1].source = Source::kDump;
+  mixed.job.ranks[1].threads.clear();
+  CHECK(summary(mixed).find("of rank 1 only the dump of a Flight Recorder is at hand") != std::string::npos);
+  CHECK(accused(mixed).empty());
 }

@@ -117,6 +117,15 @@ TEST_CASE("dumps do not show whether what the threads of a rank hand over comes"
     CHECK(verdict.candidates.front().rank == 2);
     CHECK(verdict_of(stood(made)).status == VerdictStatus::kUndecided);  // there again, or still
   }
+  // A loader's worker process.
+  const Stack batch = Stack{py("select", "/usr/lib/python3.11/selectors.py", 415),
+                            py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
+                            py("_try_get_data", kPackages + "torch/utils/data/dataloader.py", 1120)} +
+                      in_main(15);
+  const analyzers::Verdict loading = verdict_of(stood(dumped({waits, waits, batch, waits})));
+  CHECK(loading.status == VerdictStatus::kUndecided);
+  REQUIRE(!loading.candidates.empty());
+  CHECK(loading.candidates.front().reason == analyzers::Reason::kDataLoading);
   // Without Python frames it may be a lock.
   const Stack locked{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"),
                      nat("_start", "/usr/bin/python3.11")};

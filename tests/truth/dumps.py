@@ -1,4 +1,5 @@
 """What other tools have printed about the ranks of a job: saved dumps of a real hang, real tools on a real process, hostile text."""
+import gzip
 import json
 import lzma
 import os
@@ -209,6 +210,27 @@ def case_several_dumps_by_one_tool_show_what_moves(directory):
     report = json_report("report", *earlier, *dumps_of("py-spy"))
     check(report["ranks"][1]["threads"][0]["motion"]["moved"], "%r" % report["ranks"][1]["threads"][0])
     check(not report["verdict"]["suspects"], "%r" % report["verdict"])
+
+
+def case_flight_recorders_alone(directory):
+    """Dumps of PyTorch's Flight Recorder are what an old issue has, and nothing else."""
+    files = [os.path.join(SOURCE, "fixtures", "flight_recorder", "other-collective_%d" % rank) for rank in (0, 1)]
+    for found in (json_report("report", *files), json_report("report", *[path.replace("collective_", "collective.json_") for path in files])):
+        verdict = found["verdict"]
+        check(verdict["status"] == "culprit" and {s["reason"] for s in verdict["suspects"]} == {"collective-mismatch"}, str(verdict))
+        check("_all_gather_base" in verdict["summary"] and "all_reduce" in verdict["summary"], verdict["summary"])
+        check([rank["rank"] for rank in found["ranks"]] == [0, 1] and not any(rank["threads"] for rank in found["ranks"]), "the ranks")
+    # A name without a number, packed.
+    named = os.path.join(directory, "trace.gz")
+    with open(files[1], "rb") as plain, gzip.open(named, "wb") as packed:
+        packed.write(plain.read())
+    check(json_report("report", files[0], named, "--ranks", named + "=1")["verdict"]["status"] == "culprit", "a packed one")
+    status, _, err = run_tool("report", named)
+    check(status == 2 and b"--ranks FILE=RANK" in err, err)
+    # With the stacks of the same ranks.
+    stacks = [os.path.join(SOURCE, "fixtures", "dumps", "py-spy", "rank%d.txt" % rank) for rank in (0, 1)]
+    both = json_report("report", *stacks, *files)
+    check(len(both["ranks"]) == 2 and all(rank["threads"] and "flight_recorder" in rank for rank in both["ranks"]), "stacks and records")
 
 
 def case_other_files_are_refused(directory):

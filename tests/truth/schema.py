@@ -73,7 +73,7 @@ VARIABLES = {"frame": number, "numbers": lambda value: isinstance(value, dict) a
 GROUP = {"name": text, "ranks": list_of(number)}
 CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed", "unsupported", "mismatch", "timeout", "limit", "incomplete", "file-missing", "file-mismatch",
          "file-unverified", "module-overlap", "gpu", "from-other-tool")
-DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "cuda-gdb", "torch", "eu-stack", "faulthandler", "coredumpctl")
+DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "cuda-gdb", "torch", "eu-stack", "faulthandler", "coredumpctl", "Flight Recorder")
 PROBLEM = {"code": one_of(*CODES), "message": text, "hint": or_null(text)}
 FAULT_PLACE = {"region": one_of("first-page", "below-stack", "mapped", "unmapped"), "executed": boolean}
 FAULT_MAPPING = {"name": or_null(text), "permissions": text, "distance": hexadecimal}

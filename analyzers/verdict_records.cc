@@ -1,0 +1,63 @@
+// Jobs of which there is nothing but what PyTorch's Flight Recorders have dumped: which calls each rank has made, and
+// which of them have not ended. Where a rank is that has not called what the others wait in, they do not say.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "analyzers/flight_records.h"
+#include "analyzers/judge.h"
+#include "analyzers/names.h"
+#include "analyzers/verdict_words.h"
+#include "base/text.h"
+#include "model/rank_set.h"
+
+namespace rankstacks::analyzers {
+namespace {
+
+constexpr double kOfDumpsAlone = 0.15;  // as confidence.cc has it of other tools' dumps
+
+}  // namespace
+
+Verdict Judge::of_records_alone() const {
+  std::map<std::string, std::vector<std::size_t>> waiting;  // ranks, by what they wait in
+  std::vector<std::size_t> others;
+  for (const std::size_t i : tally_.recorded_only)
+    (states_[i].recorded.empty() ? others : waiting[states_[i].recorded]).push_back(states_[i].rank);
+  std::string text;
+  for (const auto& [operation, ranks] : waiting)
+    text += fmt::format("{}{} {} in {}", text.empty() ? "" : ", ", name_ranks(job_, ranks),
+                        ranks.size() == 1 ? "waits" : "wait", operation);
+  if (!others.empty())
+    text += fmt::format("{}{} in nothing, or in several things, that their Flight Recorders show",
+                        text.empty() ? "" : ", ", name_ranks(job_, others) + (others.size() == 1 ? " waits" : " wait"));
+
+  const auto found = explain_by_flight_records(job_, states_, facts_.roles);
+  if (found && !found->suspects.empty()) {
+    std::vector<Suspect> suspects;
+    for (const Blame& blame : found->suspects)
+      suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence - kOfDumpsAlone)));
+    Verdict verdict = culprits(std::move(suspects), found->sides_are_equal ? "" : found->explanation);
+    if (found->sides_are_equal)
+      verdict.summary = make(VerdictStatus::kCulprit,
+                             found->explanation + ": both cannot be right, and the dumps do not show which is")
+                            .summary;
+    verdict.reference = kFromFlightRecords;
+    return verdict;
+  }
+  if (found) return undecided(fmt::format("{}; {}", text, found->explanation));
+  const std::vector<int> absent = members_without_record(job_);
+  if (!absent.empty() && !waiting.empty())
+    return undecided(fmt::format("{}; no dump of rank{} {}, which {} of the group, is here", text,
+                                 plural(absent.size()), format_numbers({absent.begin(), absent.end()}),
+                                 absent.size() == 1 ? "is" : "are"));
+  if (waiting.size() == 1 && others.empty() && tally_.recorded_only.size() == tally_.compared && tally_.compared > 1)
+    return make(VerdictStatus::kSymmetric,
+                fmt::format("all ranks have called the same: {}; the cause lies below that call (network, GPU), or in "
+                            "what only stacks show",
+                            text));
+  return undecided(fmt::format("{}; their dumps show no difference that explains it: stacks would", text));
+}
+
+}  // namespace rankstacks::analyzers
