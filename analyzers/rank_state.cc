@@ -254,7 +254,8 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_gpus(job, states);
   for (RankState& state : states) {
     const RankSnapshot& rank = job.ranks[state.rank];
-    state.recorded_only = !state.ended && !state.gpu_only && rank.threads.empty() && has_present_record(rank);
+    state.recorded_only = rank.source == Source::kDump && !state.ended && !state.gpu_only && rank.threads.empty() &&
+                          has_present_record(rank);
     if (state.recorded_only) state.recorded = describe_recorded_wait(job, rank, roles[state.rank]);
     if (state.gpu_wait_may_be_collective) {
       state.recorded = describe_recorded_wait(job, job.ranks[state.rank], roles[state.rank]);

@@ -89,7 +89,7 @@ Verdict Judge::of_first_rule() {
         fmt::format("{} there more than once: these are processes of several jobs, or of one job at several times; "
                     "name those of one (--pids, or its cores)",
                     twice));
-  if (none_read) return of_records_alone();
+  if (are_all_recorded()) return of_records_alone();
   if (auto faults = of_gpu_faults()) return *faults;
   if (const auto crashed = first_to_crash(); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;

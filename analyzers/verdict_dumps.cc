@@ -132,7 +132,7 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
     return std::all_of(tally_.waiting.begin(), tally_.waiting.end(),
                        [&](std::size_t i) { return holds(states_[i].doing.operation); });
   };
-  if (verdict.status != VerdictStatus::kCulprit || suspects.empty() || verdict.reference == kFromFlightRecords ||
+  if (verdict.status != VerdictStatus::kCulprit || suspects.empty() || are_all_recorded() ||
       !all([&](const Suspect& s) { return s.rank < job_.ranks.size() && job_.ranks[s.rank].source == Source::kDump; }))
     return "";
   const bool several = std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& s) {

@@ -16,15 +16,37 @@
 namespace rankstacks::analyzers {
 namespace {
 
+// In a healthy job a rank may call so much later than another, whatever its gaps were before.
+constexpr double kShortestPauseMs = 10'000;
 constexpr double kOfDumpsAlone = 0.15;  // as confidence.cc has it of other tools' dumps
 
 }  // namespace
 
+bool Judge::are_all_recorded() const {
+  return !tally_.recorded_only.empty() && std::all_of(states_.begin(), states_.end(), [&](const RankState& s) {
+    return s.unrelated || s.ended || s.recorded_only || has_present_record(job_.ranks[s.rank]) ||
+           (!s.readable && tally_.failed.size() + tally_.ended.size() == tally_.compared);
+  });
+}
+
+bool Judge::have_stood_still(const std::vector<Blame>& suspects) const {
+  double longest_gap = kShortestPauseMs;
+  for (const RankState& s : states_)
+    if (has_present_record(job_.ranks[s.rank]))
+      longest_gap = std::max(longest_gap, job_.ranks[s.rank].flight_record->longest_gap_ms.value_or(0));
+  return std::all_of(suspects.begin(), suspects.end(), [&](const Blame& blame) {
+    const auto& record = job_.ranks[states_[blame.state].rank].flight_record;
+    return record && record->last_call_ms.value_or(0) > longest_gap;
+  });
+}
+
 Verdict Judge::of_records_alone() const {
   std::map<std::string, std::vector<std::size_t>> waiting;  // ranks, by what they wait in
   std::vector<std::size_t> others;
-  for (const std::size_t i : tally_.recorded_only)
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].unrelated || !has_present_record(job_.ranks[states_[i].rank])) continue;
     (states_[i].recorded.empty() ? others : waiting[states_[i].recorded]).push_back(states_[i].rank);
+  }
   std::string text;
   for (const auto& [operation, ranks] : waiting)
     text += fmt::format("{}{} {} in {}", text.empty() ? "" : ", ", name_ranks(job_, ranks),
@@ -35,6 +57,18 @@ Verdict Judge::of_records_alone() const {
 
   const auto found = explain_by_flight_records(job_, states_, facts_.roles);
   if (found && !found->suspects.empty()) {
+    const bool may_come = std::all_of(found->suspects.begin(), found->suspects.end(), [](const Blame& blame) {
+      return blame.reason == Reason::kBehind || blame.reason == Reason::kGpuWait ||
+             blame.reason == Reason::kUnmatchedP2p;
+    });
+    if (may_come && !have_stood_still(found->suspects)) {
+      Verdict verdict = undecided(
+          fmt::format("{}; {}: these dumps do not show whether that call is only late", text, found->explanation));
+      for (const Blame& blame : found->suspects)
+        verdict.candidates.push_back({states_[blame.state].rank, blame.reason, "dumps of a later time, or its stacks",
+                                      describe_suspect(job_, states_[blame.state], blame.reason)});
+      return verdict;
+    }
     std::vector<Suspect> suspects;
     for (const Blame& blame : found->suspects)
       suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence - kOfDumpsAlone)));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "model/snapshot.h"
@@ -19,8 +20,12 @@ bool is_flight_record(std::string_view text);
 // rank is known.
 Result<JobSnapshot> read_flight_record(std::string_view text, const std::string& path, std::optional<int> rank);
 
-// A record of a rank of which there are stacks as well becomes that rank's, if it has none. Of several records of one
-// rank the last is kept.
-void fold_flight_records(JobSnapshot& job);
+// Takes out of the job the ranks of which there is a record and nothing else.
+std::vector<RankSnapshot> take_flight_records(JobSnapshot& job);
+
+// Gives them back. A record of a rank of which there are stacks as well becomes that rank's. Of several records of one
+// process the newest is kept. One whose last call was much earlier than those of others is of another time: its age
+// says so, and a problem.
+void fold_flight_records(JobSnapshot& job, std::vector<RankSnapshot> records);
 
 }  // namespace rankstacks::cli

@@ -109,8 +109,9 @@ Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const 
   }
   if (!any) return fail(*first);
   JobSnapshot job = merger.take();
-  fold_flight_records(job);
+  std::vector<RankSnapshot> records = take_flight_records(job);
   analyzers::fold_earlier(job, dumps::keep_one_dump_of_each(job));
+  fold_flight_records(job, std::move(records));
   return job;
 }
 

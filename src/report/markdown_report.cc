@@ -238,7 +238,7 @@ class MarkdownText {
     append(clusters, others);
     append(brief, std::move(others));
     add("All clusters", std::move(clusters), 4, std::move(brief));
-    add("Flight Recorder", record_lines(job_, style_, kWidth, SIZE_MAX), 3);
+    if (!analysis_.clusters.empty()) add("Flight Recorder", record_lines(job_, style_, kWidth, SIZE_MAX), 3);
     add("GPUs", gpu_lines(job_, style_, kWidth, SIZE_MAX), 2);
     add("Versions, settings and limits", environment_lines(job_), 2);
     add("Problems", problem_lines(job_, style_, kWidth), 2);

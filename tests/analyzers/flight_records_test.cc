@@ -55,15 +55,17 @@ LiteralJob waiting(int ranks, const std::vector<std::vector<RecordedGroup>>& rec
   return literal;
 }
 
-// Dumps of the recorders, and nothing else.
-LiteralJob recorded_alone(const std::vector<std::vector<RecordedGroup>>& recorded) {
+// Dumps of the recorders, and nothing else, `last_call_ms` after the last calls.
+LiteralJob recorded_alone(const std::vector<std::vector<RecordedGroup>>& recorded, double last_call_ms = 600'000) {
   LiteralJob literal = waiting(static_cast<int>(recorded.size()), recorded);
   for (RankSnapshot& rank : literal.job.ranks) {
     rank.source = Source::kDump;
     rank.threads.clear();
     rank.gpus.clear();
     rank.world_size.reset();
-    if (rank.flight_record) rank.flight_record->age_ms.reset();
+    if (!rank.flight_record) continue;
+    rank.flight_record->age_ms.reset();
+    rank.flight_record->last_call_ms = last_call_ms;
   }
   return literal;
 }
@@ -379,6 +381,28 @@ TEST_CASE("dumps alone: another operation, a rank that has not called, a message
   const LiteralJob alone =
       recorded_alone({{group({ended(1), called(5, "recv 0<-1")}, kTwo)}, {group({ended(1)}, kTwo)}});
   CHECK(accused(alone) == Accused{{0, "unmatched-p2p"}});
+}
+
+TEST_CASE("dumps alone, of a moment: who has not called yet may do so") {
+  const std::vector<std::vector<RecordedGroup>> late{{kReduces}, {kReduces}, {group({ended(3)}, kFour)}, {kReduces}};
+  LiteralJob job = recorded_alone(late, 300);
+  const Verdict verdict = analyze(job.job).verdict;
+  CHECK(verdict.status == VerdictStatus::kUndecided);
+  REQUIRE(verdict.candidates.size() == 1);
+  CHECK(verdict.candidates[0].rank == 2);
+  CHECK(verdict.candidates[0].reason == Reason::kBehind);
+  job = recorded_alone(late, 30'000);
+  CHECK(accused(job) == Accused{{2, "behind"}});
+  for (RankSnapshot& rank : job.job.ranks) rank.flight_record->longest_gap_ms = 40'000;  // a checkpoint
+  CHECK(accused(job).empty());
+  job.job.ranks[2].flight_record->age_ms = 86'400'000;  // of another time
+  CHECK(analyze(job.job).verdict.candidates.front().reason != Reason::kBehind);
+  // A message that the peer has not called yet; another operation under one number is no matter of time.
+  CHECK(accused(recorded_alone({{group({ended(1), called(5, "recv 0<-1")}, kTwo)}, {group({ended(1)}, kTwo)}}, 300))
+            .empty());
+  const RecordedGroup gathers = group({ended(3), called(4, "_all_gather_base")}, kFour);
+  CHECK(accused(recorded_alone({{kReduces}, {gathers}, {kReduces}, {kReduces}}, 300)) ==
+        Accused{{1, "collective-mismatch"}});
 }
 
 TEST_CASE("dumps alone: all wait in the same, some of them at least, or a dump is not there") {

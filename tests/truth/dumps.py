@@ -220,6 +220,14 @@ def case_flight_recorders_alone(directory):
         check(verdict["status"] == "culprit" and {s["reason"] for s in verdict["suspects"]} == {"collective-mismatch"}, str(verdict))
         check("_all_gather_base" in verdict["summary"] and "all_reduce" in verdict["summary"], verdict["summary"])
         check([rank["rank"] for rank in found["ranks"]] == [0, 1] and not any(rank["threads"] for rank in found["ranks"]), "the ranks")
+    # A packed one is named after its rank, too. A number that is no rank of the group is something else.
+    packed_by_rank = os.path.join(directory, "trace_1.gz")
+    with open(files[1], "rb") as plain, gzip.open(packed_by_rank, "wb") as packed:
+        packed.write(plain.read())
+    check([rank["rank"] for rank in json_report("report", files[0], packed_by_rank)["ranks"]] == [0, 1], "a packed one with its rank")
+    dated = shutil.copy(files[1], os.path.join(directory, "trace_20260131"))
+    status, _, err = run_tool("report", dated)
+    check(status == 2 and b"--ranks FILE=RANK" in err, err)
     # A name without a number, packed.
     named = os.path.join(directory, "trace.gz")
     with open(files[1], "rb") as plain, gzip.open(named, "wb") as packed:
@@ -227,10 +235,15 @@ def case_flight_recorders_alone(directory):
     check(json_report("report", files[0], named, "--ranks", named + "=1")["verdict"]["status"] == "culprit", "a packed one")
     status, _, err = run_tool("report", named)
     check(status == 2 and b"--ranks FILE=RANK" in err, err)
-    # With the stacks of the same ranks.
+    # With the stacks of the same ranks, in one and in two dumps of each, and with a saved report.
     stacks = [os.path.join(SOURCE, "fixtures", "dumps", "py-spy", "rank%d.txt" % rank) for rank in (0, 1)]
-    both = json_report("report", *stacks, *files)
-    check(len(both["ranks"]) == 2 and all(rank["threads"] and "flight_recorder" in rank for rank in both["ranks"]), "stacks and records")
+    again = [shutil.copy(path, directory) for path in stacks]
+    saved = os.path.join(directory, "saved.json")
+    with open(saved, "w", encoding="utf-8") as out:
+        json.dump(json_report("report", *stacks), out)
+    for given in (stacks, stacks + again, [saved]):
+        both = json_report("report", *given, *files)
+        check(len(both["ranks"]) == 2 and all(rank["threads"] and "flight_recorder" in rank for rank in both["ranks"]), "stacks and records: %r" % given)
 
 
 def case_other_files_are_refused(directory):
