@@ -57,6 +57,19 @@ Verdict Judge::of_records_alone() const {
 
   const auto found = explain_by_flight_records(job_, states_, facts_.roles);
   if (found && !found->suspects.empty()) {
+    // A message that a rank has not called which waits in nothing: it may be held up, or the other has called too much.
+    const auto is_message = [](const Blame& blame) { return blame.reason == Reason::kUnmatchedP2p; };
+    if (!others.empty() && std::all_of(found->suspects.begin(), found->suspects.end(), is_message)) {
+      Verdict verdict =
+          undecided(fmt::format("{}; {}: these dumps do not show whether it is held up, or the call is one "
+                                "too many",
+                                text, found->explanation));
+      for (const std::size_t i : tally_.recorded_only)
+        if (states_[i].recorded.empty())
+          verdict.candidates.push_back(
+              {states_[i].rank, Reason::kBehind, "its stacks", "waits in nothing that is recorded"});
+      return verdict;
+    }
     const bool may_come = std::all_of(found->suspects.begin(), found->suspects.end(), [](const Blame& blame) {
       return blame.reason == Reason::kBehind || blame.reason == Reason::kGpuWait ||
              blame.reason == Reason::kUnmatchedP2p;

@@ -380,7 +380,9 @@ TEST_CASE("dumps alone: another operation, a rank that has not called, a message
 
   const LiteralJob alone =
       recorded_alone({{group({ended(1), called(5, "recv 0<-1")}, kTwo)}, {group({ended(1)}, kTwo)}});
-  CHECK(accused(alone) == Accused{{0, "unmatched-p2p"}});
+  CHECK(accused(alone).empty());  // rank 1 is held up, or that receive is one too many
+  REQUIRE(!analyze(alone.job).verdict.candidates.empty());
+  CHECK(analyze(alone.job).verdict.candidates[0].rank == 1);
 }
 
 TEST_CASE("dumps alone, of a moment: who has not called yet may do so") {
