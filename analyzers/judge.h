@@ -55,7 +55,7 @@ class Judge {
   // Whether there is a record of each rank, and of some of them nothing else.
   bool are_all_recorded() const;
   // Whether they have called nothing for longer than any rank did between two calls before.
-  bool have_stood_still(const std::vector<Blame>& suspects) const;
+  bool have_paused_for_longest(const std::vector<Blame>& suspects) const;
   Verdict of_records_alone() const;
   Verdict of_crashed(const std::vector<std::size_t>& crashed) const;
   // Those that have crashed, without those that a watchdog of their own has ended.

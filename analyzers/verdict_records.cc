@@ -29,7 +29,7 @@ bool Judge::are_all_recorded() const {
   });
 }
 
-bool Judge::have_stood_still(const std::vector<Blame>& suspects) const {
+bool Judge::have_paused_for_longest(const std::vector<Blame>& suspects) const {
   double longest_gap = kShortestPauseMs;
   for (const RankState& s : states_)
     if (has_present_record(job_.ranks[s.rank]))
@@ -74,7 +74,7 @@ Verdict Judge::of_records_alone() const {
       return blame.reason == Reason::kBehind || blame.reason == Reason::kGpuWait ||
              blame.reason == Reason::kUnmatchedP2p;
     });
-    if (may_come && !have_stood_still(found->suspects)) {
+    if (may_come && !have_paused_for_longest(found->suspects)) {
       Verdict verdict = undecided(
           fmt::format("{}; {}: these dumps do not show whether that call is only late", text, found->explanation));
       for (const Blame& blame : found->suspects)
