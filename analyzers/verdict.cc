@@ -89,12 +89,12 @@ Verdict Judge::of_first_rule() {
         fmt::format("{} there more than once: these are processes of several jobs, or of one job at several times; "
                     "name those of one (--pids, or its cores)",
                     twice));
-  if (are_all_recorded()) return of_records_alone();
   if (auto faults = of_gpu_faults()) return *faults;
   if (const auto crashed = first_to_crash(); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;
   if (auto reported = of_reports_of_others()) return *reported;
   if (auto broken = of_broken_connections()) return *broken;
+  if (are_all_recorded()) return of_records_alone();
   if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == tally_.compared) return of_gpus_alone();
   if (several_samples_)
     if (auto healthy = of_progress()) return *healthy;

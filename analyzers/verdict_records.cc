@@ -43,9 +43,10 @@ bool Judge::have_paused_for_longest(const std::vector<Blame>& suspects) const {
 Verdict Judge::of_records_alone() const {
   std::map<std::string, std::vector<std::size_t>> waiting;  // ranks, by what they wait in
   std::vector<std::size_t> others;
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i].unrelated || !has_present_record(job_.ranks[states_[i].rank])) continue;
-    (states_[i].recorded.empty() ? others : waiting[states_[i].recorded]).push_back(states_[i].rank);
+  for (const RankState& s : states_) {
+    if (s.unrelated || !has_present_record(job_.ranks[s.rank])) continue;
+    const std::string recorded = describe_recorded_wait(job_, job_.ranks[s.rank], facts_.roles[s.rank]);
+    (recorded.empty() ? others : waiting[recorded]).push_back(s.rank);
   }
   std::string text;
   for (const auto& [operation, ranks] : waiting)

@@ -85,25 +85,20 @@ bool is_record_alone(const RankSnapshot& rank) {
 
 }  // namespace
 
-bool is_flight_record(std::string_view text) {
-  if (flight_recorder::looks_like_pickle(text)) return true;
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return false;
-  if (text[begin] == '{') return contains(text, "\"entries\"") && contains(text, "\"pg_config\"");
-  return !capture::records_of_page(text, "").empty();
-}
-
-Result<JobSnapshot> read_flight_record(std::string_view text, const std::string& path, std::optional<int> rank) {
+std::optional<Result<JobSnapshot>> read_flight_record(std::string_view text, const std::string& path,
+                                                      std::optional<int> rank) {
   JobSnapshot job;
   job.captured_at = captured_at_text(std::chrono::system_clock::now());
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (!flight_recorder::looks_like_pickle(text) && begin != std::string_view::npos && text[begin] != '{') {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const bool is_json = text.substr(begin).starts_with('{');
+  if (is_json && !(contains(text, "\"entries\"") && contains(text, "\"pg_config\""))) return std::nullopt;
+  if (!is_json && !flight_recorder::looks_like_pickle(text)) {
     for (auto& [page, number, record] : capture::records_of_page(text, path)) {
       if (!number) continue;
       if (record) take_time(*record, path);
       job.ranks.push_back(record ? rank_of(*std::move(record), *number) : unanswered(record.error(), *number));
     }
-    return job;
+    return job.ranks.empty() ? std::nullopt : std::optional<Result<JobSnapshot>>(std::move(job));
   }
   auto record = flight_recorder::read_dump(text, path);
   if (!record) return fail(record.error());

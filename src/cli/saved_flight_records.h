@@ -12,13 +12,12 @@
 
 namespace rankstacks::cli {
 
-// Whether the text is such a dump (a pickle, or JSON), or a page of torch's debug server with those of several ranks.
-bool is_flight_record(std::string_view text);
-
-// A rank without threads for each record, with a problem that says so. `rank`: of the only record, where the number at
-// the end of the name ("nccl_trace_rank_3") does not count. Errors: kMalformed, kUnsupported, kLimit; kNotFound: no
-// rank is known.
-Result<JobSnapshot> read_flight_record(std::string_view text, const std::string& path, std::optional<int> rank);
+// A rank without threads for each record of such a dump (a pickle, or JSON), or of a page of torch's debug server with
+// those of several ranks, with a problem that says so; std::nullopt: the text is neither. `rank`: of the only record,
+// whose name does not count then ("nccl_trace_rank_3"). Errors: kMalformed, kUnsupported, kLimit; kNotFound: no rank is
+// known.
+std::optional<Result<JobSnapshot>> read_flight_record(std::string_view text, const std::string& path,
+                                                      std::optional<int> rank);
 
 // Takes out of the job the ranks of which there is a record and nothing else.
 std::vector<RankSnapshot> take_flight_records(JobSnapshot& job);

@@ -31,8 +31,10 @@ Result<JobSnapshot> read_report_or_dump(const std::string& text, const std::stri
   if (dumps::is_dump(text))
     return dumps::read_dump(text, path, stated != ranks.end() ? stated->second : dumps::rank_from_dump_name(path));
   auto report = report::read_json_report(text, path);
-  if (!report && is_flight_record(text))
-    return read_flight_record(text, path, stated != ranks.end() ? std::optional(stated->second) : std::nullopt);
+  if (!report)
+    if (auto record =
+            read_flight_record(text, path, stated != ranks.end() ? std::optional(stated->second) : std::nullopt))
+      return *std::move(record);
   if (!report && report.error().hint.empty())
     report.error().hint = fmt::format(
         "a report of --format json, the output of {}, or a dump of torch's Flight Recorder", dumps::kToolNames);

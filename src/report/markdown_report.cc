@@ -158,7 +158,8 @@ class MarkdownText {
     Lines lines = main_thread_lines(view_, Fold::kUserFrames, std::max<std::size_t>(room.clusters / 4, 3));
     append(lines, other_thread_lines(view_, room.clusters));
     append(lines, child_lines(view_, std::max<std::size_t>(room.clusters / 4, 3)));
-    if (lines.empty()) lines = record_lines(job_, style_, kWidth, room.clusters);  // nothing else is known
+    if (lines.empty())
+      lines = record_lines(job_, style_, kWidth, std::max<std::size_t>(room.clusters, 3));  // nothing else is known
     const std::size_t most = 3 * room.clusters;
     if (lines.size() > most) {
       const std::size_t left_out = lines.size() - most;

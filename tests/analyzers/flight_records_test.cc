@@ -426,4 +426,14 @@ TEST_CASE("a rank of which there is a dump alone, among others with stacks") {
   mixed.job.ranks[1].threads.clear();
   CHECK(summary(mixed).find("of rank 1 only the dump of a Flight Recorder is at hand") != std::string::npos);
   CHECK(accused(mixed).empty());
+
+  // Of the others there are records as well, all of dumps: they decide, but a crash that a stack shows comes first.
+  LiteralJob all =
+      recorded_alone({{kReduces}, {group({ended(3), called(4, "_all_gather_base")}, kFour)}, {kReduces}, {kReduces}});
+  RankSnapshot& first = all.job.ranks[0];
+  first.threads = waiting(1, {}).job.ranks[0].threads;
+  for (ThreadSnapshot& thread : first.threads) thread.frames.edit().clear();  // of another job
+  CHECK(accused(all) == Accused{{1, "collective-mismatch"}});
+  first.signal = SignalInfo{.number = 11, .name = "SIGSEGV", .tid = first.threads[0].tid};
+  CHECK(accused(all) == Accused{{0, "crashed"}});
 }
