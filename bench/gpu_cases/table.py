@@ -453,6 +453,32 @@ def fourteenth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("fourteenth-", "fourteenth-cores-"))
 
 
+def fifteenth(case, *reasons, odd=1, program="fifteenth.py", **options):
+    return GpuCase("fifteenth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def fifteenth_group(case, *reasons, odd=2, ranks=3, **options):
+    return fifteenth(case, *reasons, odd=odd, program="fifteenth_groups.py", ranks=ranks, **options)
+
+
+def fifteenth_framework(case, *reasons, **options):
+    return fifteenth(case, *reasons, program="fifteenth_frameworks.py", **options)
+
+
+def fifteenth_at_odds(case, *by_rank, program="fifteenth_frameworks.py", odd=(1,), **options):
+    """Ranks in conflict, none of which is more right. `by_rank`: the reasons of each."""
+    return GpuCase("fifteenth-" + case, program, (case,), Truth("culprit", dict(enumerate(by_rank))), odd=odd, ranks=len(by_rank), **options)
+
+
+def fifteenth_well(case, **options):
+    return GpuCase("fifteenth-well-" + case, "fifteenth_well.py", (case,), Truth("healthy"), **options)
+
+
+def fifteenth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("fifteenth-", "fifteenth-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -1296,6 +1322,69 @@ HELD_OUT = [
     # The kernel of the first rank waits for the second one, whose GPU computes.
     fourteenth_well("one-shot", own_gpus=True),
 
+    # The fifteenth batch.
+    # The worker of its loader reads from the pipe of a child.
+    fifteenth("piped-shard", "data-loading", "subprocess"),
+    # It waits for the thread of its loader that pins memory, and that for a semaphore.
+    fifteenth("pinned-slots", "data-loading", "python-lock", launch="torchrun"),
+    # It joins a thread of its own that reads ahead, and waits for a place in a queue.
+    fifteenth("epoch-prefetcher", "python-lock", "data-loading"),
+    # It joins a child, within the collector.
+    fifteenth("environment-dropped", "garbage-collection", "subprocess"),
+    # It waits in C for a lock that it has itself.
+    fifteenth("embedding-rows", "native-lock"),
+    # Its kernel does not end.
+    fifteenth("sorts-scores", "gpu-wait"),
+    # Its event loop sleeps, with something to do of which it does not know; the thread that should have woken it has ended.
+    fifteenth("unwoken-loop", "python-lock", "user-code", launch="torchrun"),
+    # It has raised, and joins a thread of its own, which waits for the main thread.
+    fifteenth("label-clock", "exception", "python-lock"),
+    # It reads from a pipe that its child would write to, which was killed and is a zombie.
+    fifteenth("frames-fifo", "worker-dead", "file-io", "subprocess"),
+    # All ranks are at the same place, and wait for somebody outside.
+    GpuCase("fifteenth-license-seat", "fifteenth.py", ("license-seat",), Truth("symmetric")),
+
+    # It has left the loop in which the others wait for it, and waits in another group.
+    fifteenth_group("scattered-batches", "collective-mismatch", "process-group-order", odd=0),
+    # It has left out the barrier in which the others wait for it.
+    fifteenth_group("monitored-save", "collective-mismatch", "process-group-order"),
+    # A circle of four groups.
+    fifteenth_at_odds("axis-order", *[("process-group-order", "collective-mismatch")] * 4, program="fifteenth_groups.py", odd=(1, 2)),
+    # It waits for a message more than its peer sends; that waits for it where all should be next.
+    fifteenth_group("more-tensors", "unmatched-p2p", "collective-mismatch", odd=3, ranks=4),
+    # It sends what rank 0 does not receive, which waits for it in a reduction.
+    fifteenth_group("replies-to-step", "unmatched-p2p", "collective-mismatch", "process-group-order"),
+
+    # Its collator, within next() of its loader, waits for a server.
+    fifteenth_framework("trainer-collator", "data-loading", "network-io", needs=("torch", "transformers", "accelerate")),
+    # It compiles, and waits for a child that measures for that.
+    fifteenth_framework("tuned-by-program", "compiling", "subprocess"),
+    # It waits for a batch of a thread of its own, which waits for a server.
+    fifteenth_framework("jax-prefetch", "data-loading", "network-io", "python-lock", needs=("jax",)),
+    # The same call in the same group, of other sizes. Over sockets these may be found to differ, which fails.
+    fifteenth_at_odds("powersgd-start", *["collective-mismatch"] * 2, own_gpus=True),
+    # Two calls in one group.
+    fifteenth_at_odds("accelerate-pads", MISMATCH, MISMATCH, needs=("torch", "accelerate")),
+    # It waits in another group than the others, as it loads.
+    fifteenth_framework("rolls-back", "collective-mismatch", "process-group-order", "checkpoint-io", odd=2, ranks=3),
+    # They wait in two groups; the odd rank in a scatter of rank 0's, which goes on.
+    fifteenth_at_odds("grows-embedding", *[("collective-mismatch", "process-group-order")] * 2),
+
+    # The second rank waits for a socket most of the time, on which something comes ten times a second; the first rank waits for the second one.
+    fifteenth_well("slow-object-store"),
+    # Rank 0 is idle in its event loop between two prompts, and the other rank waits for it over gloo.
+    fifteenth_well("engine-socket"),
+    # The second rank waits in a barrier for two seconds, in which the first one computes.
+    fifteenth_well("accelerate-evaluates", needs=("torch", "accelerate")),
+    # The other ranks wait in a barrier for two seconds, in which the first one compresses and writes.
+    fifteenth_well("compressed-checkpoint", ranks=3),
+    # The second rank compiles for a second or so in each step, and the first one waits for it.
+    fifteenth_well("kernels-anew"),
+    # The GPU of the second rank computes for a second or longer, and that of the first one waits for it.
+    fifteenth_well("long-sequences", alone=True),
+    # The second rank waits for a child, which plays, and the first one for the second one.
+    fifteenth_well("plays-episodes"),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -1329,4 +1418,6 @@ HELD_OUT += [thirteenth_core(case) for case in HELD_OUT
              if case.name in ("thirteenth-pool-initializer", "thirteenth-unfreezes-early", "thirteenth-failed-samples")]
 HELD_OUT += [fourteenth_core(case) for case in HELD_OUT
              if case.name in ("fourteenth-persistent-kernel", "fourteenth-follows-records", "fourteenth-clock-checkpoint")]
+HELD_OUT += [fifteenth_core(case) for case in HELD_OUT
+             if case.name in ("fifteenth-embedding-rows", "fifteenth-label-clock", "fifteenth-rolls-back")]
 CASES += HELD_OUT
