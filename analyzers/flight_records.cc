@@ -94,11 +94,33 @@ std::string name_group(const RecordedGroup& group) {
                              : fmt::format("group {} ({})", group.name, description);
 }
 
+// The members of groups by their names, as the frames of c10d's functions have them. Groups that share a name are left
+// out.
+using NamedMembers = std::map<std::string, std::vector<int>>;
+
+NamedMembers members_in_frames(const JobSnapshot& job) {
+  NamedMembers named;
+  std::set<std::string> ambiguous;
+  for (const RankSnapshot& rank : job.ranks)
+    for (const ThreadSnapshot& thread : rank.threads)
+      for (const FrameVariables& variables : thread.variables) {
+        if (!variables.group || variables.group->name.empty() || variables.group->ranks.empty()) continue;
+        const auto [it, is_new] = named.emplace(variables.group->name, variables.group->ranks);
+        if (it->second != variables.group->ranks) ambiguous.insert(it->first);
+      }
+  for (const std::string& name : ambiguous) named.erase(name);
+  return named;
+}
+
 // gloo's dumps do not state the members of groups (torch 2.11); the default group has all ranks.
-std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank) {
+std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank, const NamedMembers& in_frames) {
   constexpr int kMaxRanks = 1 << 17;
-  if (!group.ranks.empty() || group.description != "default_pg" || !rank.world_size || *rank.world_size > kMaxRanks)
-    return group.ranks;
+  if (!group.ranks.empty()) return group.ranks;
+  if (group.description != "default_pg") {
+    const auto named = in_frames.find(group.name);
+    return named == in_frames.end() ? group.ranks : named->second;
+  }
+  if (!rank.world_size || *rank.world_size > kMaxRanks) return group.ranks;
   std::vector<int> all(static_cast<std::size_t>(std::max(*rank.world_size, 0)));
   std::iota(all.begin(), all.end(), 0);
   return all;
@@ -110,12 +132,13 @@ std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank
 std::vector<Seen> groups_of(const JobSnapshot& job) {
   std::map<std::tuple<std::string, std::string, std::vector<int>>, std::map<std::string, Seen>> named;
   std::set<int> numbers;
+  const NamedMembers in_frames = members_in_frames(job);
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank || !rank.rank || !has_present_record(rank) || !numbers.insert(*rank.rank).second)
       continue;
     for (const RecordedGroup& group : rank.flight_record->groups) {
-      std::vector<int> members = members_of(group, rank);
+      std::vector<int> members = members_of(group, rank, in_frames);
       if (std::find(members.begin(), members.end(), *rank.rank) == members.end()) continue;
       Seen& seen = named[{group.name, group.description, members}][group.library];
       seen.text = name_group(group);
@@ -559,12 +582,13 @@ std::set<std::size_t> ranks_that_need_all_by_record(const JobSnapshot& job) {
 
 std::vector<int> members_without_record(const JobSnapshot& job) {
   std::set<int> with, members;
+  const NamedMembers in_frames = members_in_frames(job);
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.kind != RankKind::kRank || !rank.rank || !has_present_record(rank)) continue;
     with.insert(*rank.rank);
     for (const RecordedGroup& group : rank.flight_record->groups)
       if (first_pending(group) != nullptr) {
-        const std::vector<int> all = members_of(group, rank);
+        const std::vector<int> all = members_of(group, rank, in_frames);
         members.insert(all.begin(), all.end());
       }
   }

@@ -1,7 +1,9 @@
 #include "analyzers/gpu_sides.h"
 
 #include <algorithm>
+#include <set>
 
+#include "analyzers/flight_records.h"
 #include "analyzers/launches.h"
 #include "analyzers/names.h"
 #include "known/modules.h"
@@ -23,10 +25,13 @@ bool waits_on_host(const JobSnapshot& job, const RankState& s) {
 }  // namespace
 
 std::optional<Deadlock> own_gpu_work(const WaitingJob& waiting) {
+  // NCCL does not count sends and receives, of which a scatter is made, too.
+  const std::set<std::size_t> ahead = ranks_ahead_by_record(waiting.job);
   Side busy;
   for (const Side& side : waiting.sides)
     for (const std::size_t i : side) {
       const RankState& s = waiting.states[i];
+      if (s.gpu_wait_may_be_collective && ahead.contains(s.rank)) return std::nullopt;
       if (s.gpu_wait_may_be_collective) busy.push_back(i);
       else if (s.doing.activity != known::Activity::kCollective || !waits_on_host(waiting.job, s)) return std::nullopt;
     }

@@ -8,7 +8,8 @@
 namespace rankstacks::analyzers {
 
 // Some wait for their GPUs, the others in a collective on the host, as gloo's are, and all have launched the same
-// collectives of NCCL: what those GPUs are busy with is no collective that the others have yet to launch.
+// collectives of NCCL: what those GPUs are busy with is no collective that the others have yet to launch. Nobody, if
+// the Flight Recorder has such a collective.
 std::optional<Deadlock> own_gpu_work(const WaitingJob& waiting);
 
 // Most ranks wait in a collective for ranks that wait for their GPUs, as members of its group. Either these wait for

@@ -1,7 +1,10 @@
 // What the dumps of other tools cannot tell: each shows one moment of one process, they were made one after the other,
 // and they lack the other ends of calls, groups and, mostly, states.
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -28,15 +31,28 @@ bool may_wait_in(std::string_view call) {
          is_one_of(call, {"pselect", "futex", "ioctl", "syscall", "semop", "semtimedop", "msgrcv", "io_getevents"});
 }
 
-// Whether the rank's thread runs, as far as a dump shows it; std::nullopt: it does not.
+// Whether one of the C library's functions that the thread is in, or its system call, may wait: getaddrinfo() by
+// poll().
+bool may_wait_in_library(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.syscall) return may_wait_in(thread.syscall->name);
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative || !is_c_library(frame.module)) return false;
+    if (frame.function && may_wait_in(public_libc_name(*frame.function))) return true;
+  }
+  return false;
+}
+
+// Whether the rank's thread runs, as far as a dump shows it; std::nullopt: it does not. A thread that sleeps in free()
+// does so for a moment, until it has a page, or the allocator's lock.
 std::optional<bool> runs_in_dump(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state == 'R' || thread.gil == Gil::kHolds) return true;
-  if (thread.state) return false;
+  if (may_wait_in_library(job, thread) || is_in_sleep(job, thread)) return false;
   const std::string call = blocking_call(job, thread);
-  if (may_wait_in(call) || is_in_sleep(job, thread)) return false;
+  if (!call.empty()) return true;
+  if (thread.state) return false;
   const Frame* innermost = thread.frames.empty() ? nullptr : &job.frames[thread.frames.front()];
-  if (innermost == nullptr || innermost->kind == FrameKind::kPython ||
-      (call.empty() && is_c_library(innermost->module)))
+  if (innermost == nullptr || innermost->kind == FrameKind::kPython || is_c_library(innermost->module))
     return std::nullopt;
   return true;
 }
@@ -50,6 +66,28 @@ bool passes_in_dump(const JobSnapshot& job, const RankState& s) {
     const Frame& frame = job.frames[id];
     return frame.function && (is_mpi_function(*frame.function) || known::waits_for_gpu_alone(*frame.function));
   });
+}
+
+// Whether a rank that nothing shows to wait is in the very call in which another one has gone further, by their Python
+// frames: it has not come as far yet, or is on its way back.
+bool some_are_on_their_way(const JobSnapshot& job, const std::vector<RankState>& states) {
+  std::map<std::vector<FrameId>, bool> stacks;  // the outermost frame first; whether a rank there may be on its way
+  for (const RankState& s : states) {
+    const ThreadSnapshot* thread = leading_thread(job, s);
+    if (thread == nullptr || !s.waits()) continue;
+    std::vector<FrameId> frames;
+    for (const FrameId id : thread->frames)
+      if (job.frames[id].kind == FrameKind::kPython) frames.push_back(id);
+    if (frames.empty()) continue;
+    std::reverse(frames.begin(), frames.end());
+    stacks[std::move(frames)] |= !may_wait_in_library(job, *thread);
+  }
+  // If a stack continues another one, so does the next one in this order.
+  for (auto it = stacks.begin(); it != stacks.end(); ++it)
+    if (const auto next = std::next(it); next != stacks.end() && it->second && it->first.size() < next->first.size() &&
+                                         std::equal(it->first.begin(), it->first.end(), next->first.begin()))
+      return true;
+  return false;
 }
 
 // Processes that are ranks of a server by their titles. (One without them may run its model in the process that
@@ -178,7 +216,8 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
       return "it may wait for requests that it hands on, which dumps do not show";
   }
   if (all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }) &&
-      std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); }))
+      (some_are_on_their_way(job_, states_) ||
+       std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); })))
     return std::string(moment);
   // Each step of a healthy pipeline has such waits, and a slow stage's neighbour is at one in each dump.
   if (suspects.size() < tally_.compared && all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; }))

@@ -22,6 +22,7 @@
 #include "target/holders.h"
 #include "target/proc.h"
 #include "target/unix_peers.h"
+#include "target/unix_sockets.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -199,8 +200,7 @@ class Seeker {
   // The TCP sockets of the process's network namespace. Tables that were read during the capture are read once more if
   // they do not have the socket: it may be newer.
   const TcpEnds& network_with(Pid pid, std::uint64_t inode) {
-    const std::string name =
-        target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
+    const std::string name = target::name_of_network(pid);
     auto found = networks_.find(name);
     if (found == networks_.end()) {
       const bool is_old = sockets_.tcp(pid).was_read_before;
@@ -214,18 +214,47 @@ class Seeker {
     return network.ends;
   }
 
+  // What the sockets that a process watches are: the addresses at which it listens, and those of its connections, which
+  // are the same if it has accepted them.
+  struct Addresses {
+    std::set<std::string> listening, connected;
+    void add(bool listens, std::string address) { (listens ? listening : connected).insert(std::move(address)); }
+  };
+
   // Whether some of these are listening sockets, and every connection among them was accepted by one of these.
   bool is_listening(Pid pid, const std::vector<int>& descriptors) {
     constexpr std::size_t kMaxSockets = 4096;
-    std::set<std::uint16_t> listening, connected;
+    Addresses found;
     for (std::size_t i = 0; i < std::min(descriptors.size(), kMaxSockets) && !deadline_.passed(); ++i) {
       const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", pid, descriptors[i]));
       const auto inode = link ? socket_inode(*link) : std::nullopt;
       if (!inode) continue;
       if (const nccl::TcpSocket* socket = network_with(pid, *inode).find(*inode))
-        (socket->listens ? listening : connected).insert(socket->local.port);
+        found.add(socket->listens, fmt::format("port {}", socket->local.port));
+      else add_unix(pid, *inode, found);
     }
-    return !listening.empty() && std::includes(listening.begin(), listening.end(), connected.begin(), connected.end());
+    return !found.listening.empty() && std::includes(found.listening.begin(), found.listening.end(),
+                                                     found.connected.begin(), found.connected.end());
+  }
+
+  // The client's side of a connection has no address of its own, nor has a socketpair(), by which a loop is woken.
+  void add_unix(Pid pid, std::uint64_t inode, Addresses& found) {
+    const std::map<std::uint64_t, target::UnixSocket>& sockets = unix_sockets_with(pid);
+    const auto socket = sockets.find(inode);
+    if (socket == sockets.end()) return;
+    if (socket->second.listens || !socket->second.path.empty()) {
+      found.add(socket->second.listens, socket->second.path);
+    } else if (const auto peer = unix_peers_.peer_of(inode)) {
+      const auto server = sockets.find(*peer);
+      if (server != sockets.end() && !server->second.path.empty())
+        found.add(false, "connection to " + server->second.path);
+    }
+  }
+
+  const std::map<std::uint64_t, target::UnixSocket>& unix_sockets_with(Pid pid) {
+    const auto [it, is_new] = unix_sockets_.try_emplace(target::name_of_network(pid));
+    if (is_new) it->second = target::unix_sockets_of(pid);
+    return it->second;
   }
 
   void seek_end(Pid pid, int fd, bool input, Sought& sought) {
@@ -310,7 +339,8 @@ class Seeker {
   target::SocketTables& sockets_;
   const Deadline& deadline_;
   target::UnixPeers unix_peers_;
-  std::map<std::string, Network> networks_;
+  std::map<std::string, Network> networks_;                                          // by name_of_network
+  std::map<std::string, std::map<std::uint64_t, target::UnixSocket>> unix_sockets_;  // by name_of_network
   std::map<Pid, std::vector<target::OpenDatabase>> databases_;
   std::optional<std::vector<target::FileLock>> locks_;
 };

@@ -123,8 +123,8 @@ struct SyscallInfo {
   std::optional<std::string> database;
   // The address of the other end of the connection, if it is not one of this machine's.
   std::optional<std::string> other_host;
-  // Live: it waits for connections: in poll() for those of one listening TCP socket, or in epoll_wait() for events of
-  // which some are a listening socket's and none are those of a connection that its own process has made.
+  // Live: it waits for connections: in poll() for those of one listening socket (TCP or Unix), or in epoll_wait() for
+  // events of which some are a listening socket's and none are those of a connection that its own process has made.
   bool listens = false;
   bool operator==(const SyscallInfo&) const = default;
 };

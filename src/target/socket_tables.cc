@@ -95,7 +95,7 @@ Result<std::string> read_socket_table(Pid pid, const char* table) {
   return text;
 }
 
-std::string SocketTables::name_of_network(Pid pid) {
+std::string name_of_network(Pid pid) {
   return proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
 }
 

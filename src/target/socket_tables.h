@@ -16,6 +16,9 @@ namespace rankstacks::target {
 // connections of the machine, several milliseconds long, and once more when it is asked whether there is more to read.
 Result<std::string> read_socket_table(Pid pid, const char* table);
 
+// The link /proc/PID/ns/net, which processes of one network namespace share.
+std::string name_of_network(Pid pid);
+
 // The tables as they are when they are first needed, for all processes of one sample: each is read once for all
 // processes of a namespace. A thousand threads may wait in sockets, and a machine may have a million of them.
 // Thread-safe.
@@ -38,11 +41,10 @@ class SocketTables {
     std::unordered_map<std::string, std::string> sockets;  // by inode
     std::shared_ptr<const std::string> tcp, tcp6;
   };
-  static std::string name_of_network(Pid pid);
   static void describe_table(Network& network, Pid pid, std::size_t which);
 
   std::mutex mutex_;
-  std::unordered_map<std::string, Network> networks_;  // by the link /proc/PID/ns/net
+  std::unordered_map<std::string, Network> networks_;  // by name_of_network
 };
 
 // What a file descriptor of a process refers to: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x".

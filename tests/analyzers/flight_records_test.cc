@@ -216,6 +216,26 @@ TEST_CASE("the rank that did otherwise than in every step before") {
   CHECK(accused_with({}, {}) == alone);
 }
 
+TEST_CASE("gloo's records, of whose groups the ranks' frames have the members") {
+  const auto of_gloo = [](const Operations& operations) {
+    RecordedGroup one = group(operations, {}, "1");
+    one.library = "gloo";
+    return one;
+  };
+  LiteralJob job = waiting(2, {{group({ended(3)}, kTwo), of_gloo({ended(6), called(7, "all_gather")})},
+                               {group({ended(3), called(4, "scatter")}, kTwo), of_gloo({ended(6)})}});
+  const auto name = [](RankSnapshot& rank, std::vector<int> ranks) {
+    rank.threads[0].variables.push_back({.numbers = {}, .group = ProcessGroup{"1", std::move(ranks)}});
+  };
+  CHECK(analyze(job.job).verdict.summary.find("operation 7") == std::string::npos);
+  name(job.job.ranks[0], kTwo);
+  CHECK(accused(job) == Accused{{0, "process-group-order"}, {1, "process-group-order"}});
+  CHECK(summary(job).find("operation 7 of group 1 (g), and rank 1 waits in operation 4") != std::string::npos);
+  // Two groups of that name.
+  name(job.job.ranks[1], {1});
+  CHECK(analyze(job.job).verdict.summary.find("operation 7") == std::string::npos);
+}
+
 TEST_CASE("three groups, in each of which a rank waits for the next one") {
   const auto pair = [](int a, int b, bool has_called) {
     return has_called ? group({ended(3), called(4, "all_reduce")}, {a, b}, std::to_string(a + b))

@@ -175,6 +175,17 @@ TEST_CASE("some ranks wait for their GPUs, others in a collective on the host, a
     communicator(literal, {{0, one}, {1, {{"AllReduce", 5}}}, {2, one}, {3, one}});
     CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
   }
+  SECTION("it has called a scatter, by the Flight Recorder, which NCCL does not count") {
+    communicator(literal, {{0, one}, {1, one}, {2, one}, {3, one}});
+    for (std::size_t r = 0; r < 4; ++r) {
+      RecordedGroup all{.name = "0", .description = "default_pg", .library = "nccl", .ranks = {0, 1, 2, 3}};
+      all.last_enqueued = r == 1 ? 4 : 3;
+      all.last_completed = 3;
+      if (r == 1) all.operations = {{.sequence = 4, .name = "scatter", .state = RecordedState::kScheduled}};
+      literal.job.ranks[r].flight_record = FlightRecord{.path = "/tmp/trace", .age_ms = 100.0, .groups = {all}};
+    }
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+  }
 }
 
 TEST_CASE("ranks of two replicas: one waits for its GPU, the others on the host") {

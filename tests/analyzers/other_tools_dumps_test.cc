@@ -89,6 +89,25 @@ TEST_CASE("of dumps, ranks in different collectives are accused unless one is se
   };
   CHECK(of_call("pthread_cond_wait") == VerdictStatus::kCulprit);
   CHECK(of_call("pthread_cond_signal") == VerdictStatus::kUndecided);
+  // It sleeps for a moment, as free() gives memory back.
+  LiteralJob frees = dumped({Stack{libc("free")} + waits_in("barrier"), waits, waits, waits});
+  frees.job.ranks[0].threads[0].state = 'S';
+  CHECK(verdict_of(frees).status == VerdictStatus::kUndecided);
+  LiteralJob resolves = dumped({Stack{libc("poll"), libc("getaddrinfo")} + waits_in("barrier"), waits, waits, waits});
+  resolves.job.ranks[0].threads[0].state = 'S';
+  CHECK(verdict_of(resolves).status == VerdictStatus::kCulprit);
+}
+
+TEST_CASE("of dumps, a rank that is in the very call of the others is on its way there or back") {
+  const std::string zero = "deepspeed/runtime/zero/";  // as py-spy shortens it
+  const Stack fetches = Stack{py("fetch_sub_module", zero + "partitioned_param_coordinator.py", 310)} + in_main(17);
+  const Stack waits =
+      Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait", "/x/libtorch_cpu.so"),
+            py("wrapped_fn", "deepspeed/utils/nvtx.py", 18), py("wait", zero + "partition_parameters.py", 671)} +
+      fetches;
+  const Stack in_wait = Stack{libc("pthread_cond_wait")} + fetches;
+  CHECK(verdict_of(dumped({waits, waits, fetches, waits})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(dumped({waits, waits, in_wait, waits})).status == VerdictStatus::kCulprit);
 }
 
 TEST_CASE("several dumps: who moves is not accused, who stands is as before") {

@@ -472,6 +472,19 @@ def case_a_loop_that_waits_for_connections(directory):
             pid = processes.python(code + "e.poll()", call="epoll_wait")
             call = only_rank(json_report("attach", "--pids", pid), pid)["threads"][0]["syscall"]
             check(call.get("listens", False) == listens, "listens is %r after %s" % (call.get("listens"), code))
+        path = os.path.join(directory, "engine")
+        serves = ("s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); e = select.epoll(); e.register(s, 1)\n"
+                  "r, w = socket.socketpair(); e.register(r, 1)\n")
+        accepts = "c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1]); a, _ = s.accept(); e.register(a, 1)\n"
+        asks = "x = socket.socket(socket.AF_UNIX); x.bind(sys.argv[1] + '-x'); x.listen(); c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1] + '-x'); e.register(c, 1)\n"
+        taken = "a, _ = x.accept()\n"
+        for code, listens in ((serves, True), (serves + accepts, True), (serves + asks + taken, False)):
+            pid = processes.python(code + "e.poll()", path, call="epoll_wait")
+            call = only_rank(json_report("attach", "--pids", pid), pid)["threads"][0]["syscall"]
+            check(call.get("listens", False) == listens, "listens is %r after %s" % (call.get("listens"), code))
+            for one in (path, path + "-x"):
+                if os.path.exists(one):
+                    os.unlink(one)
         pid = processes.python("s = socket.create_server(('127.0.0.1', 0)); p = select.poll(); p.register(s, 1); p.poll()", call="poll")
         check(only_rank(json_report("attach", "--pids", pid), pid)["threads"][0]["syscall"].get("listens") is True, "poll")
 
