@@ -112,19 +112,30 @@ NamedMembers members_in_frames(const JobSnapshot& job) {
   return named;
 }
 
-// gloo's dumps do not state the members of groups (torch 2.11); the default group has all ranks.
-std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank, const NamedMembers& in_frames) {
-  constexpr int kMaxRanks = 1 << 17;
-  if (!group.ranks.empty()) return group.ranks;
-  if (group.description != "default_pg") {
-    const auto named = in_frames.find(group.name);
-    return named == in_frames.end() ? group.ranks : named->second;
+// The members of a record's groups. gloo's dumps do not state them (torch 2.11); the default group has all ranks. The
+// frames of all threads are looked through only if there is another such group.
+class GroupMembers {
+ public:
+  explicit GroupMembers(const JobSnapshot& job) : job_(job) {}
+
+  std::vector<int> of(const RecordedGroup& group, const RankSnapshot& rank) {
+    constexpr int kMaxRanks = 1 << 17;
+    if (!group.ranks.empty()) return group.ranks;
+    if (group.description != "default_pg") {
+      if (!in_frames_) in_frames_ = members_in_frames(job_);
+      const auto named = in_frames_->find(group.name);
+      return named == in_frames_->end() ? group.ranks : named->second;
+    }
+    if (!rank.world_size || *rank.world_size > kMaxRanks) return group.ranks;
+    std::vector<int> all(static_cast<std::size_t>(std::max(*rank.world_size, 0)));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
   }
-  if (!rank.world_size || *rank.world_size > kMaxRanks) return group.ranks;
-  std::vector<int> all(static_cast<std::size_t>(std::max(*rank.world_size, 0)));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
+
+ private:
+  const JobSnapshot& job_;
+  std::optional<NamedMembers> in_frames_;
+};
 
 // The default groups of several libraries have the same name and members, and so may the ranks' records of them be of
 // different libraries. A group whose library is not known, as it has no operations, is that of the only library, if
@@ -132,13 +143,13 @@ std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank
 std::vector<Seen> groups_of(const JobSnapshot& job) {
   std::map<std::tuple<std::string, std::string, std::vector<int>>, std::map<std::string, Seen>> named;
   std::set<int> numbers;
-  const NamedMembers in_frames = members_in_frames(job);
+  GroupMembers members_known(job);
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank || !rank.rank || !has_present_record(rank) || !numbers.insert(*rank.rank).second)
       continue;
     for (const RecordedGroup& group : rank.flight_record->groups) {
-      std::vector<int> members = members_of(group, rank, in_frames);
+      std::vector<int> members = members_known.of(group, rank);
       if (std::find(members.begin(), members.end(), *rank.rank) == members.end()) continue;
       Seen& seen = named[{group.name, group.description, members}][group.library];
       seen.text = name_group(group);
@@ -582,13 +593,13 @@ std::set<std::size_t> ranks_that_need_all_by_record(const JobSnapshot& job) {
 
 std::vector<int> members_without_record(const JobSnapshot& job) {
   std::set<int> with, members;
-  const NamedMembers in_frames = members_in_frames(job);
+  GroupMembers members_known(job);
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.kind != RankKind::kRank || !rank.rank || !has_present_record(rank)) continue;
     with.insert(*rank.rank);
     for (const RecordedGroup& group : rank.flight_record->groups)
       if (first_pending(group) != nullptr) {
-        const std::vector<int> all = members_of(group, rank, in_frames);
+        const std::vector<int> all = members_known.of(group, rank);
         members.insert(all.begin(), all.end());
       }
   }

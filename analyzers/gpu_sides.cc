@@ -25,18 +25,19 @@ bool waits_on_host(const JobSnapshot& job, const RankState& s) {
 }  // namespace
 
 std::optional<Deadlock> own_gpu_work(const WaitingJob& waiting) {
-  // NCCL does not count sends and receives, of which a scatter is made, too.
-  const std::set<std::size_t> ahead = ranks_ahead_by_record(waiting.job);
   Side busy;
   for (const Side& side : waiting.sides)
     for (const std::size_t i : side) {
       const RankState& s = waiting.states[i];
-      if (s.gpu_wait_may_be_collective && ahead.contains(s.rank)) return std::nullopt;
       if (s.gpu_wait_may_be_collective) busy.push_back(i);
       else if (s.doing.activity != known::Activity::kCollective || !waits_on_host(waiting.job, s)) return std::nullopt;
     }
   if (busy.empty() || busy.size() * 2 > waiting.ranks ||
       !all_launched_the_same(waiting.job, waiting.states, waiting.all_members()))
+    return std::nullopt;
+  // NCCL does not count sends and receives, of which a scatter is made, too.
+  const std::set<std::size_t> ahead = ranks_ahead_by_record(waiting.job);
+  if (std::any_of(busy.begin(), busy.end(), [&](std::size_t i) { return ahead.contains(waiting.states[i].rank); }))
     return std::nullopt;
   Deadlock found = accuse_side(
       busy, Reason::kGpuWait,
