@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace rankstacks::analyzers {
 namespace {
 
@@ -18,6 +20,13 @@ std::optional<std::string> collective_of(const Frame& frame) {
   if (end == std::string_view::npos || end == 0 || rest.substr(0, end).find_first_of(":<") != std::string_view::npos)
     return std::nullopt;
   return std::string(rest.substr(0, end));
+}
+
+bool has_function_with(const FrameTable& frames, const std::vector<FrameId>& stack, std::string_view part) {
+  return std::any_of(stack.begin(), stack.end(), [&](FrameId id) {
+    const Frame& frame = frames[id];
+    return frame.kind == FrameKind::kNative && frame.function && contains(*frame.function, part);
+  });
 }
 
 }  // namespace
@@ -36,6 +45,17 @@ std::vector<std::string> collectives_in_gloo(const FrameTable& frames, const Ran
   }
   std::sort(found.begin(), found.end());
   return found;
+}
+
+bool gloo_moves_data(const FrameTable& frames, const RankSnapshot& rank, const std::vector<known::Role>& roles) {
+  for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+    const std::vector<FrameId>& stack = rank.threads[t].frames;
+    if (roles[t] == known::Role::kGlooLoop && has_function_with(frames, stack, "::Pair::")) return true;
+    if (roles[t] == known::Role::kGlooWorker && !has_function_with(frames, stack, "Buffer::wait") &&
+        std::any_of(stack.begin(), stack.end(), [&](FrameId id) { return collective_of(frames[id]).has_value(); }))
+      return true;
+  }
+  return false;
 }
 
 }  // namespace rankstacks::analyzers

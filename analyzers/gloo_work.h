@@ -15,4 +15,8 @@ namespace rankstacks::analyzers {
 std::vector<std::string> collectives_in_gloo(const FrameTable& frames, const RankSnapshot& rank,
                                              const std::vector<known::Role>& roles);
 
+// Whether they are seen to move data: a worker is in a collective and waits for none of its buffers, or the thread that
+// serves gloo's connections reads or writes one. In a hang none does.
+bool gloo_moves_data(const FrameTable& frames, const RankSnapshot& rank, const std::vector<known::Role>& roles);
+
 }  // namespace rankstacks::analyzers

@@ -13,9 +13,11 @@
 #include "analyzers/gpu_waits.h"
 #include "analyzers/launches.h"
 #include "analyzers/lost_threads.h"
+#include "analyzers/message_threads.h"
 #include "analyzers/names.h"
 #include "analyzers/native_waits.h"
 #include "analyzers/own_threads.h"
+#include "analyzers/partners.h"
 #include "analyzers/peer_waits.h"
 #include "analyzers/progress.h"
 #include "analyzers/receiving_threads.h"
@@ -136,33 +138,6 @@ void find_unrelated(const JobSnapshot& job, std::vector<RankState>& states) {
     for (RankState& s : states) s.unrelated = false;
 }
 
-std::optional<int> number_of(const FrameVariables& variables, std::string_view name) {
-  for (const auto& [n, value] : variables.numbers)
-    if (n == name && value >= 0 && value <= INT32_MAX) return static_cast<int>(value);
-  return std::nullopt;
-}
-
-// Reads the arguments of c10d's functions: src and dst are ranks of the job, group_src and group_dst are indices in
-// the group; tag is of a message.
-void find_partners(const JobSnapshot& job, RankState& state) {
-  if (!known::waits_for_ranks(state.doing.activity)) return;
-  const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
-  for (const FrameVariables& variables : thread.variables) {
-    if (!state.group && variables.group) state.group = variables.group;
-    const bool is_message = state.doing.activity == known::Activity::kPointToPoint;
-    if (!is_message && state.doing.activity != known::Activity::kCollective) continue;
-    if (is_message && !state.tag) state.tag = number_of(variables, "tag");
-    std::optional<int>& partner = is_message ? state.peer : state.root;
-    if (partner) continue;
-    for (const std::string_view name : {"src", "dst"}) {
-      if (const auto rank = number_of(variables, name)) partner = rank;
-      const auto place = number_of(variables, name == "src" ? "group_src" : "group_dst");
-      if (!partner && place && variables.group && static_cast<std::size_t>(*place) < variables.group->ranks.size())
-        partner = variables.group->ranks[static_cast<std::size_t>(*place)];
-    }
-  }
-}
-
 void find_path(const JobSnapshot& job, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot* main = leading_thread(job, state);
@@ -224,6 +199,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   find_unrelated(job, states);
   refine_by_training_threads(job, roles, activities, states);
   refine_by_shared_work(job, roles, activities, states);
+  refine_by_message_threads(job, roles, activities, states);
   refine_by_remote_calls(job, activities, states);
   refine_driver_calls(job, states);
   for (RankState& s : states)

@@ -2,6 +2,7 @@
 // rank_state.cc has the steps that determine it; most of them have their own file:
 //
 //     training_threads.h   jobs that train in a thread other than the main thread
+//     message_threads.h    other threads that were to send what another rank waits for
 //     lost_threads.h       threads that have ended, and that the rank waits for
 //     children.h           what the processes that a rank has started show about it
 //     own_threads.h        ranks whose main thread only waits for other threads of its process
@@ -57,7 +58,8 @@ struct RankState {
   // It waits for a thread of its own that has ended, and which the other ranks have: "prefetch of data.py".
   std::string lost_thread;
   bool lost_trainer = false;  // or it was the one that trained, and the main thread goes on to serve requests
-  // Its main thread is idle, as in the other ranks, and doing.thread is the one that trains.
+  // Its main thread is where those of other ranks are, and doing.thread is the one that decides: the one that trains,
+  // or that was to send a message.
   bool by_own_thread = false;
   // Index of the child process that the rank waits for, if only one can be meant.
   std::optional<std::size_t> child;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/blocking_calls.h"
+#include "analyzers/gloo_work.h"
 #include "analyzers/judge.h"
 #include "analyzers/names.h"
 #include "analyzers/other_threads.h"
@@ -127,6 +128,28 @@ bool may_be_in_library(const JobSnapshot& job, const ThreadSnapshot& thread) {
          innermost.file->front() != '/' && contains(*innermost.file, '/');
 }
 
+// Whether it is in the very function of the program in which another rank waits, and that one calls nothing that the
+// dump shows: a pause between two steps is there, too.
+bool is_between_steps(const JobSnapshot& job, const std::vector<RankState>& states, const ThreadSnapshot& thread) {
+  const auto path_of = [&](const ThreadSnapshot& of) {
+    std::vector<const Frame*> path;
+    for (auto id = of.frames.rbegin(); id != of.frames.rend(); ++id)
+      if (job.frames[*id].kind == FrameKind::kPython) path.push_back(&job.frames[*id]);
+    return path;
+  };
+  const std::vector<const Frame*> own = path_of(thread);
+  if (own.empty() || !is_users_code(*own.back())) return false;
+  const auto same_function = [](const Frame* a, const Frame* b) {
+    return a->function == b->function && a->file == b->file;
+  };
+  return std::any_of(states.begin(), states.end(), [&](const RankState& s) {
+    const ThreadSnapshot* waits = s.waits() ? leading_thread(job, s) : nullptr;
+    if (waits == nullptr) return false;
+    const std::vector<const Frame*> path = path_of(*waits);
+    return path.size() >= own.size() && std::equal(own.begin(), own.end(), path.begin(), same_function);
+  });
+}
+
 // What the rank does within its process, and may have done a moment later, as long as nothing shows that it cannot.
 bool is_within_process(Reason reason) {
   return reason == Reason::kUserCode || reason == Reason::kDataLoading || reason == Reason::kPythonLock;
@@ -192,7 +215,13 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
   const bool stood = all([&](const Suspect& s) { return motion_of(s) != nullptr && !motion_of(s)->moved; });
   const bool moved = std::any_of(suspects.begin(), suspects.end(),
                                  [&](const Suspect& s) { return motion_of(s) != nullptr && motion_of(s)->moved; });
-  if (all([](const Suspect& s) { return is_within_process(s.reason); })) {
+  const bool within_process = all([](const Suspect& s) { return is_within_process(s.reason); });
+  const bool mismatch = all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; });
+  if (!stood && (within_process || mismatch) && std::any_of(states_.begin(), states_.end(), [&](const RankState& s) {
+        return s.readable && gloo_moves_data(job_.frames, job_.ranks[s.rank], facts_.roles[s.rank]);
+      }))
+    return std::string(moment);
+  if (within_process) {
     const bool some_in_own_code =
         std::any_of(suspects.begin(), suspects.end(), [](const Suspect& s) { return s.reason == Reason::kUserCode; });
     if (moved) return "several dumps show that it moves, and not whether it comes back to the same place";
@@ -202,7 +231,8 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
           if (thread == nullptr) return true;
           if (awaits_handover(job_, *thread).value_or(s.reason == Reason::kPythonLock)) return true;
           return s.reason == Reason::kUserCode &&
-                 (runs_in_dump(job_, *thread) != false || may_be_in_library(job_, *thread));
+                 (runs_in_dump(job_, *thread) != false || may_be_in_library(job_, *thread) ||
+                  (!stood && is_between_steps(job_, states_, *thread)));
         }))
       return std::string(moment);
     const bool is_rank_0 = suspects.size() == 1 && job_.ranks[suspects.front().rank].rank == 0;
@@ -215,12 +245,16 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
     if (may_hand_on || all([&](const Suspect& s) { return directs_ranks(job_.ranks[s.rank]) && has_workers(job_); }))
       return "it may wait for requests that it hands on, which dumps do not show";
   }
-  if (all([](const Suspect& s) { return s.reason == Reason::kCollectiveMismatch; }) &&
+  if (mismatch &&
       (some_are_on_their_way(job_, states_) ||
        std::any_of(states_.begin(), states_.end(), [&](const RankState& s) { return passes_in_dump(job_, s); })))
     return std::string(moment);
   // Each step of a healthy pipeline has such waits, and a slow stage's neighbour is at one in each dump.
-  if (suspects.size() < tally_.compared && all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; }))
+  const bool some_in_messages = std::any_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
+    return states_[i].doing.activity == known::Activity::kPointToPoint;
+  });
+  if ((mismatch && some_in_messages) ||
+      (suspects.size() < tally_.compared && all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; })))
     return "dumps do not show for which ranks' messages they wait";
   if (all([](const Suspect& s) { return s.reason == Reason::kStoreWait; }) && all_wait([](const Operation& operation) {
         return operation.kind == known::OperationKind::kStore ||

@@ -273,7 +273,8 @@ bool Judge::may_work(const RankState& s) const {
                        s.doing.activity == known::Activity::kCompiling;
   // So may a program that it has started.
   const bool by_child = s.doing.activity == known::Activity::kSubprocess;
-  return ((at_work && !s.known_from_child) || by_child) && s.busy && !has_own_reason(s);
+  // What goes on from one function to another may be done soon, whatever it is at.
+  return (s.travels || (((at_work && !s.known_from_child) || by_child) && s.busy)) && !has_own_reason(s);
 }
 
 bool Judge::sleeps(const RankState& s) const {

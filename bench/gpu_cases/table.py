@@ -479,6 +479,32 @@ def fifteenth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("fifteenth-", "fifteenth-cores-"))
 
 
+def sixteenth(case, *reasons, odd=1, program="sixteenth.py", **options):
+    return GpuCase("sixteenth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def sixteenth_group(case, *reasons, odd=2, ranks=3, **options):
+    return sixteenth(case, *reasons, odd=odd, program="sixteenth_groups.py", ranks=ranks, **options)
+
+
+def sixteenth_framework(case, *reasons, **options):
+    return sixteenth(case, *reasons, program="sixteenth_frameworks.py", **options)
+
+
+def sixteenth_at_odds(case, *by_rank, program="sixteenth_frameworks.py", odd=(1,), **options):
+    """Ranks in conflict, none of which is more right. `by_rank`: the reasons of each."""
+    return GpuCase("sixteenth-" + case, program, (case,), Truth("culprit", dict(enumerate(by_rank))), odd=odd, ranks=len(by_rank), **options)
+
+
+def sixteenth_well(case, **options):
+    return GpuCase("sixteenth-well-" + case, "sixteenth_well.py", (case,), Truth("healthy"), **options)
+
+
+def sixteenth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("sixteenth-", "sixteenth-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -1385,6 +1411,67 @@ HELD_OUT = [
     # The second rank waits for a child, which plays, and the first one for the second one.
     fifteenth_well("plays-episodes"),
 
+    # The sixteenth batch.
+    # It waits for a batch of a thread of its own, which has raised and is gone.
+    sixteenth("capture-prefetch", "worker-dead", "data-loading", "exception", "python-lock"),
+    # A circle: autograd's thread waits for a place in a queue, the thread that takes from it for the main thread, and that for autograd's.
+    sixteenth("clipped-offload", "python-lock"),
+    # Its kernel waits for what is behind it.
+    sixteenth("legacy-stream", "gpu-wait"),
+    # A program of its kernel waits for another one, which has ended.
+    sixteenth("chained-scan", "gpu-wait", needs=("torch", "triton")),
+    # It waits for the lock of a file's buffer, which a thread has that writes.
+    sixteenth("shared-trace", "file-io", "python-lock", "native-lock"),
+    # It writes to a pipe that it would read itself.
+    sixteenth("self-pipe", "file-io", "user-code", launch="torchrun"),
+    # It reads the answer of a child, which reads from a pipe that another child has open.
+    sixteenth("inherited-pipe", "subprocess", "file-io"),
+    # It joins the thread of its loader, which waits for a lock that the main thread has.
+    sixteenth("arena-reset", "python-lock", "data-loading", launch="torchrun"),
+    # It is at its end, and joins a thread, which writes to a child that was killed.
+    sixteenth("unflushed-queue", "exception", "worker-dead", "python-lock", "file-io"),
+    # It sleeps, and looks at the memory of its GPU.
+    sixteenth("waits-for-memory", "user-code", "gpu-wait"),
+
+    # It waits for messages of ranks that are in a collective, and sends one that nobody receives.
+    sixteenth_group("ring-or-ulysses", "unmatched-p2p", "collective-mismatch"),
+    # A circle of four groups, none of which is made.
+    sixteenth_at_odds("local-groups", *[("process-group-order", "store-wait", "collective-mismatch")] * 4, program="sixteenth_groups.py", odd=(1, 3)),
+    # It has left out its backward pass, from which the others wait for messages, and waits in another group.
+    sixteenth_group("forward-only", "collective-mismatch", "unmatched-p2p", "process-group-order"),
+    # A thread of it waits for a server; rank 0 waits for a message of that thread, and the main threads of the workers for rank 0.
+    sixteenth_group("async-output", "network-io"),
+    # It has left out what the others wait in, as it failed, and waits in another group.
+    sixteenth_group("unpicklable-metrics", "collective-mismatch", "process-group-order"),
+
+    # It waits in the rendezvous, by sleeping between two looks, as it handles an exception.
+    sixteenth_framework("elastic-rejoin", "store-wait", "exception", "user-code"),
+    # All ranks are at the same place, and wait for somebody who has not come.
+    GpuCase("sixteenth-elastic-nodes", "sixteenth_frameworks.py", ("elastic-nodes",), Truth("symmetric")),
+    # Two calls in one group, or one of the ranks has left that for another group.
+    sixteenth_at_odds("whole-logits", *[("collective-mismatch", "process-group-order")] * 2, own_gpus=True),
+    # It compiles a kernel, for which it asks a server.
+    sixteenth_framework("triton-cache", "compiling", "network-io", needs=("torch", "triton")),
+    # It is at its end, and waits for all others to be.
+    sixteenth_framework("rpc-shutdown", "collective-mismatch", "exception", "network-io", odd=2, ranks=3),
+
+    # The other rank waits in a barrier for minutes, in which rank 0 goes on from batch to batch.
+    sixteenth_well("long-evaluation"),
+    # The first rank waits for minutes for the second one, which reads from a pipe, thirty times a second.
+    sixteenth_well("slow-restore"),
+    # Rank 0 sleeps most of the time, and the others wait at their sockets.
+    sixteenth_well("actor-mesh", ranks=3),
+    # Rank 0 looks for a file most of the time, which comes, and the others wait for it on their GPUs.
+    sixteenth_well("shards-arrive", ranks=3),
+    # Rank 0 hashes for about a second, and the other one waits for it over gloo.
+    sixteenth_well("hashed-checkpoint"),
+    # The second rank waits for a lock most of the time, and gets it.
+    sixteenth_well("held-lock"),
+    # Both ranks wait for a request, one at a pipe and one in a loop, and get one every two and a half seconds.
+    sixteenth_well("engine-ring"),
+    # The second rank has zombies, and waits for a child, which answers.
+    sixteenth_well("unreaped-helpers", launch="torchrun"),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -1420,4 +1507,6 @@ HELD_OUT += [fourteenth_core(case) for case in HELD_OUT
              if case.name in ("fourteenth-persistent-kernel", "fourteenth-follows-records", "fourteenth-clock-checkpoint")]
 HELD_OUT += [fifteenth_core(case) for case in HELD_OUT
              if case.name in ("fifteenth-embedding-rows", "fifteenth-label-clock", "fifteenth-rolls-back")]
+HELD_OUT += [sixteenth_core(case) for case in HELD_OUT
+             if case.name in ("sixteenth-clipped-offload", "sixteenth-legacy-stream", "sixteenth-unpicklable-metrics")]
 CASES += HELD_OUT

@@ -147,7 +147,7 @@ class CommandLine {
     report_
         ->add_option("FILE", options_.paths,
                      "files written with --format json, or by py-spy, pystack, gdb, cuda-gdb, eu-stack, faulthandler, "
-                     "coredumpctl; - for the standard input")
+                     "coredumpctl, PyTorch's Flight Recorder or its py_stacks; - for the standard input")
         ->required();
     report_
         ->add_option("--ranks", file_rank_words_,

@@ -36,6 +36,18 @@ TEST_CASE("collectives that were called before, and wait at one place") {
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
     CHECK(analyze(literal.job).verdict.summary.find("barrier") != std::string::npos);
   }
+  SECTION("of dumps, which are of one moment after the other") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.source = Source::kDump;
+    SECTION("one runs one more") {
+      literal.thread(odd, odd.pid + 2000, "pt_gloo_runloop", run_by_gloo("allgather"));
+      CHECK(accused(literal).empty());
+    }
+    SECTION("one runs another") {
+      odd.threads.pop_back();
+      literal.thread(odd, odd.pid + 1000, "pt_gloo_runloop", run_by_gloo("barrier"));
+      CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+    }
+  }
   SECTION("what one runs is not known") {
     odd.threads.pop_back();
     literal.thread(odd, odd.pid + 1000, "pt_gloo_runloop", {});

@@ -197,6 +197,22 @@ TEST_CASE("GPUs are asked after the samples: who moved in these may have come by
   CHECK(stands.doubt == Doubt::kNone);
 }
 
+TEST_CASE("one saves a checkpoint, and came to that from something else between the samples") {
+  const Stack saves = Stack{libc("openat"), py("save", kPackages + "torch/serialization.py", 964)} + in_main(30);
+  const auto job_of = [&](bool travelled, double span_ms) {
+    Motion motion{.samples = 3, .places = 2, .moved = true, .cpu_ms = span_ms * 0.9, .runs = 17, .span_ms = span_ms};
+    motion.travelled = travelled;
+    return one_waits_for(saves, 'D', motion);
+  };
+  for (const double span_ms : {800.0, 7000.0}) {
+    const Verdict v = verdict_of(job_of(true, span_ms));
+    REQUIRE(v.suspects.size() == 1);
+    CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == Reason::kCheckpointIo));
+    CHECK(v.doubt == (span_ms < 4000 ? Doubt::kWorks : Doubt::kNone));
+  }
+  CHECK(verdict_of(job_of(false, 800)).doubt != Doubt::kWorks);
+}
+
 TEST_CASE("half of the ranks are at work in one function") {
   Motion motion{
       .samples = 8, .places = 2, .moved = true, .cpu_ms = 900, .runs = 9, .span_ms = 900, .in_one_function = true};

@@ -186,6 +186,7 @@ TEST_CASE("of dumps, rank 0 may wait for requests that it hands on") {
 TEST_CASE("dumps do not show whose messages ranks wait for") {
   const Stack reduce = waits_in("all_reduce"), receive = waits_in("recv");
   CHECK(verdict_of(dumped({reduce, receive, reduce, receive, reduce})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(dumped({receive, receive, receive, reduce})).status == VerdictStatus::kUndecided);
   const analyzers::Verdict verdict = verdict_of(dumped({reduce, receive, reduce, reduce}));
   CHECK(verdict.status == VerdictStatus::kUndecided);
   REQUIRE(!verdict.candidates.empty());
@@ -200,4 +201,30 @@ TEST_CASE("dumps do not show whether a rank has not come to the set-up") {
   CHECK(verdict_of(dumped({rendezvous, group, group})).status == VerdictStatus::kUndecided);
   const Stack reduce = waits_in("all_reduce");
   CHECK(verdict_of(dumped({reduce, group, reduce, reduce})).status == VerdictStatus::kCulprit);
+}
+
+TEST_CASE("of dumps, a pause in the very function in which others wait may be one between two steps") {
+  const Stack waits = waits_in_all_reduce(), pauses = Stack{libc("clock_nanosleep")} + in_main(19);
+  CHECK(verdict_of(dumped({waits, waits, pauses, waits})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(stood(dumped({waits, waits, pauses, waits}))).status == VerdictStatus::kCulprit);
+  CHECK(verdict_of(dumped({waits, waits, sleeps_in_user_code(), waits})).status == VerdictStatus::kCulprit);
+}
+
+TEST_CASE("of dumps, a job whose data gloo is seen to move does not hang") {
+  const Stack waits = waits_in_all_reduce();
+  const auto status_with = [&](const std::string& name, const Stack& stack) {
+    LiteralJob made = dumped({waits, waits, sleeps_in_user_code(), waits});
+    made.thread(made.job.ranks[1], 900, name, stack);
+    return verdict_of(made).status;
+  };
+  const Stack collective{nat("gloo::allgather(gloo::AllgatherOptions&)"), nat("c10d::ProcessGroupGloo::runLoop(int)")};
+  const std::string tcp = "gloo::transport::tcp::";
+  const Stack loop{nat(tcp + "Loop::run()")};
+  CHECK(status_with("worker", Stack{libc("pthread_cond_wait"), nat(tcp + "UnboundBuffer::waitRecv(int*)")} +
+                                  collective) == VerdictStatus::kCulprit);
+  CHECK(status_with("worker", Stack{libc("writev"), nat(tcp + "Pair::write(gloo::transport::tcp::Op&)")} +
+                                  collective) == VerdictStatus::kUndecided);
+  CHECK(status_with("worker", Stack{libc("pthread_cond_wait"), collective.back()}) == VerdictStatus::kCulprit);
+  CHECK(status_with("loop", Stack{libc("epoll_wait")} + loop) == VerdictStatus::kCulprit);
+  CHECK(status_with("loop", Stack{libc("readv"), nat(tcp + "Pair::read()")} + loop) == VerdictStatus::kUndecided);
 }
