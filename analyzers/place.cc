@@ -76,6 +76,16 @@ bool is_process_lock(const Frame& frame) {
   return frame.kind == FrameKind::kNative && base_name(frame.module).starts_with("_multiprocessing.");
 }
 
+bool gives_lock_back(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind == FrameKind::kPython) return is_place(frame, known::Place::kUnlock);
+    if (frame.function && public_libc_name(*frame.function) == "sem_post") return true;
+    if (!is_opaque(frame.module) && !is_interpreter(frame.module) && !is_process_lock(frame)) return false;
+  }
+  return false;
+}
+
 bool writes_output(const ThreadSnapshot& thread) {
   const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr);
   if (call == nullptr || (call->name != "write" && call->name != "writev")) return false;

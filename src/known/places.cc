@@ -52,6 +52,11 @@ constexpr PlaceRule kRules[] = {
     {P::kLock, "acquire", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: SemLock"},
     {P::kLock, "__enter__", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: SemLock"},
 
+    {P::kUnlock, "__exit__", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, Semaphore"},
+    {P::kUnlock, "release", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Semaphore, _RLock"},
+    {P::kUnlock, "_release_save", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, _RLock"},
+    {P::kUnlock, "__exit__", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: SemLock, Condition"},
+
     {P::kTask, "join", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread"},
     {P::kTask, "_wait_for_tstate_lock", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread.join, 3.2-3.12"},
     {P::kTask, "", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures"},

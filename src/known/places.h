@@ -12,6 +12,7 @@ enum class Place {
   // Of the standard library
   kWait,       // its functions that wait: for a lock, an item, a message, a descriptor
   kLock,       // of these, those that wait for another thread or task of the same process
+  kUnlock,     // gives a lock back
   kTask,       // waits for the end of threads or tasks that its own process, or its pool of workers, runs
   kQueue,      // queue.Queue
   kQueueGet,   // of kQueue's functions: waits for an item

@@ -63,6 +63,7 @@ inline constexpr WordTable<known::FileMatch, 2> kFileMatchKeys = {
 inline constexpr WordTable<known::Place, known::kPlaces> kPlaceWords = {
     {{known::Place::kWait, "wait"},
      {known::Place::kLock, "lock"},
+     {known::Place::kUnlock, "unlock"},
      {known::Place::kTask, "task"},
      {known::Place::kQueue, "queue"},
      {known::Place::kQueueGet, "queue-get"},

@@ -1,4 +1,5 @@
 // Jobs that train in a thread other than the main thread: what the main thread does says nothing about the rank.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -267,6 +268,26 @@ TEST_CASE("a lock of multiprocessing that is taken without Python code") {
   const Verdict v = analyze(literal.job).verdict;
   CHECK(v.suspects.at(0).reason == Reason::kPythonLock);
   CHECK(has(v.summary, "rank 2 waits for a lock between processes"));
+}
+
+// CPython's SemLock gives the GIL back before it waits, and sem_post wakes up others.
+TEST_CASE("a lock of multiprocessing that is given back, or taken at once, is no wait") {
+  const std::string module = kLib + "lib-dynload/_multiprocessing.cpython-311-x86_64-linux-gnu.so";
+  const auto verdict_of = [&](Stack inner, std::optional<Gil> gil) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? inner + in_main(30) : waits_in_all_reduce());
+    if (gil) literal.job.ranks[2].threads[0].gil = *gil;
+    return analyze(literal.job).verdict;
+  };
+  const auto is_lock = [](const Verdict& v) {
+    return std::any_of(v.suspects.begin(), v.suspects.end(),
+                       [](const Suspect& s) { return s.reason == Reason::kPythonLock; });
+  };
+  const std::string file = kLib + "multiprocessing/synchronize.py";
+  CHECK_FALSE(is_lock(verdict_of({libc("futex_wake"), libc("sem_post@GLIBC_2.2.5"), unknown(module, 0x10)}, {})));
+  CHECK_FALSE(is_lock(verdict_of({unknown(module, 0x10), py("__exit__", file, 98)}, {})));
+  CHECK_FALSE(is_lock(verdict_of({unknown(module, 0x10), py("wait", file, 261)}, Gil::kHolds)));
+  CHECK(is_lock(verdict_of({unknown(module, 0x10), py("wait", file, 261)}, {})));
 }
 
 TEST_CASE("rank 0 of a server takes part in the work by a thread, while its main thread is an event loop") {
