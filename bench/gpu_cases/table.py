@@ -505,6 +505,27 @@ def sixteenth_core(case):
     return dataclasses.replace(from_watchdog(case), name=case.name.replace("sixteenth-", "sixteenth-cores-"))
 
 
+def seventeenth(case, *reasons, odd=1, program="seventeenth.py", **options):
+    return GpuCase("seventeenth-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def seventeenth_group(case, *reasons, odd=2, ranks=3, **options):
+    return seventeenth(case, *reasons, odd=odd, program="seventeenth_groups.py", ranks=ranks, **options)
+
+
+def seventeenth_framework(case, *reasons, **options):
+    return seventeenth(case, *reasons, program="seventeenth_frameworks.py", **options)
+
+
+def seventeenth_well(case, **options):
+    return GpuCase("seventeenth-well-" + case, "seventeenth_well.py", (case,), Truth("healthy"), **options)
+
+
+def seventeenth_core(case):
+    """As from_watchdog()."""
+    return dataclasses.replace(from_watchdog(case), name=case.name.replace("seventeenth-", "seventeenth-cores-"))
+
+
 def kind(case, *reasons, odd=1, **options):
     return GpuCase("kind-" + case, "kinds.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
 
@@ -1472,6 +1493,71 @@ HELD_OUT = [
     # The second rank has zombies, and waits for a child, which answers.
     sixteenth_well("unreaped-helpers", launch="torchrun"),
 
+    # The seventeenth batch.
+    # A warp of its kernel waits for a barrier's phase, which has too few threads to end.
+    seventeenth("barrier-phase", "gpu-wait"),
+    # It waits as it connects to an agent, which takes no connection.
+    seventeenth("full-backlog", "network-io", odd=0),
+    # It waits for more reads of a file than it has asked for.
+    seventeenth("missing-read", "file-io", "user-code"),
+    # It sleeps, and looks at the lock of a file, which another job has.
+    seventeenth("shared-hub", "file-io", "python-lock", "user-code", odd=0, needs=("torch", "filelock")),
+    # It waits in its event loop for a lock that the same coroutine has.
+    seventeenth("refill-in-lock", "python-lock", "user-code", launch="torchrun"),
+    # It waits for a child, which ignores the signal that should end it.
+    seventeenth("ignores-sigterm", "subprocess"),
+    # It waits for its fork server, a child, which imports a module that reads a file.
+    seventeenth("fork-server", "subprocess", "file-io", odd=0),
+    # Its main thread waits for the lock of the loader of libraries, which a thread has that opens a file.
+    seventeenth("loader-lock", "file-io", "native-lock"),
+    # Its main thread waits for a thread, a second at a time, and that for a server.
+    seventeenth("still-waiting", "network-io", "data-loading", "python-lock", odd=0),
+    # The kernels of all ranks do not end, for the same reason.
+    GpuCase("seventeenth-limit-of-all", "seventeenth.py", ("limit-of-all",), Truth("symmetric")),
+
+    # It has left out the message for which the ranks after it wait, as it failed, and is in the next step with the rank before it.
+    seventeenth_group("lost-turn", "unmatched-p2p", "collective-mismatch", "process-group-order", odd=1, ranks=4),
+    # It has the lock for which the others look in the store, and waits for a server.
+    seventeenth_group("store-lock", "network-io", odd=1),
+    # It has left a loop sooner than the others, which need it, and waits in another group.
+    seventeenth_group("samples-apart", "collective-mismatch", "process-group-order", ranks=4),
+    # It waits in the group of a pair that is not the right one; one rank waits for it there, and the others in the next step.
+    seventeenth_group("loss-axis", "process-group-order", "collective-mismatch", odd=3, ranks=4),
+    # It looks for free blocks in a loop that sleeps, and has nothing for the others, which wait for it.
+    seventeenth_group("unschedulable", "user-code", odd=0),
+
+    # It waits for a word of a thread of its own, which has raised and is gone.
+    seventeenth_framework("silent-streamer", "worker-dead", "exception", "python-lock", needs=("torch", "transformers")),
+    # Rank 0 alone is in a collective of all ranks, which gather objects in another group.
+    seventeenth_framework("summons-weights", "collective-mismatch", "process-group-order", odd=0, ranks=3),
+    # It writes the last file of a checkpoint.
+    seventeenth_framework("last-file", "checkpoint-io", "file-io", odd=0, ranks=3),
+    # It alone is in a broadcast of all ranks, which gather objects in another group.
+    seventeenth_framework("first-noise", "collective-mismatch", "process-group-order", odd=2, ranks=4),
+    # It waits for a buffer that nobody gives back, in the forward pass of its stage.
+    seventeenth_framework("stage-buffers", "python-lock", odd=0, ranks=3),
+    # Its computation calls Python on the host, which waits for a server.
+    seventeenth_framework("jax-effects", "network-io", needs=("jax",)),
+    # It has raised, and a function that is called for that waits for a server.
+    seventeenth_framework("lightning-alert", "exception", "network-io", needs=("torch", "pytorch_lightning")),
+
+    # The third rank waits in the store for what does not come, and nobody waits for it.
+    seventeenth_well("hot-spare", ranks=3),
+    # The second rank waits for a child that would not end, and kills it after a second; the first rank waits for it.
+    seventeenth_well("timed-out-programs"),
+    # The second rank is in a loop that would not end, and an alarm ends it after a second; the first rank waits for it.
+    seventeenth_well("alarmed-proofs"),
+    # Both ranks wait for a server most of the time, which answers after a second or two.
+    seventeenth_well("long-polls"),
+    # The second rank is traced by Python's debugger, and computes for a second in each step; the first rank waits for it.
+    seventeenth_well("counted-lines", launch="torchrun"),
+    # The first rank waits for minutes for the second one, which goes on from batch to batch.
+    seventeenth_well("skips-batches"),
+    # All ranks are in a reduction over gloo nearly all the time.
+    seventeenth_well("host-averages", ranks=3),
+    # The second process compiles for a second in each step, and the first one waits for it.
+    seventeenth_well("jax-compiles", needs=("jax",)),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -1509,4 +1595,6 @@ HELD_OUT += [fifteenth_core(case) for case in HELD_OUT
              if case.name in ("fifteenth-embedding-rows", "fifteenth-label-clock", "fifteenth-rolls-back")]
 HELD_OUT += [sixteenth_core(case) for case in HELD_OUT
              if case.name in ("sixteenth-clipped-offload", "sixteenth-legacy-stream", "sixteenth-unpicklable-metrics")]
+HELD_OUT += [seventeenth_core(case) for case in HELD_OUT
+             if case.name in ("seventeenth-barrier-phase", "seventeenth-loader-lock", "seventeenth-still-waiting")]
 CASES += HELD_OUT
