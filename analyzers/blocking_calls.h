@@ -7,13 +7,16 @@
 
 namespace rankstacks::analyzers {
 
-inline constexpr std::array<std::string_view, 47> kFileCalls = {
-    "read",     "write",           "pread",     "pwrite",    "pread64",   "pwrite64",        "readv",      "writev",
-    "preadv",   "pwritev",         "preadv2",   "pwritev2",  "open",      "openat",          "openat2",    "creat",
-    "close",    "fsync",           "fdatasync", "sync",      "syncfs",    "sync_file_range", "stat",       "lstat",
-    "fstat",    "newfstatat",      "statx",     "access",    "faccessat", "getdents",        "getdents64", "unlink",
-    "unlinkat", "rename",          "renameat",  "renameat2", "mkdir",     "mkdirat",         "flock",      "fallocate",
-    "truncate", "copy_file_range", "ftruncate", "msync",     "fcntl",     "fcntl64",         "lockf"};
+inline constexpr std::array<std::string_view, 49> kFileCalls = {
+    "read",         "write",      "pread",    "pwrite",          "pread64",   "pwrite64",
+    "readv",        "writev",     "preadv",   "pwritev",         "preadv2",   "pwritev2",
+    "open",         "openat",     "openat2",  "creat",           "close",     "fsync",
+    "fdatasync",    "sync",       "syncfs",   "sync_file_range", "stat",      "lstat",
+    "fstat",        "newfstatat", "statx",    "access",          "faccessat", "getdents",
+    "getdents64",   "unlink",     "unlinkat", "rename",          "renameat",  "renameat2",
+    "mkdir",        "mkdirat",    "flock",    "fallocate",       "truncate",  "copy_file_range",
+    "ftruncate",    "msync",      "fcntl",    "fcntl64",         "lockf",     "io_getevents",
+    "io_pgetevents"};
 inline constexpr std::array<std::string_view, 13> kSocketCalls = {
     "connect", "accept", "accept4", "recv",     "recvfrom",    "recvmsg", "recvmmsg",
     "send",    "sendto", "sendmsg", "sendmmsg", "getpeername", "shutdown"};

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/shared_rounds.h"
+
 namespace rankstacks::analyzers {
 
 Divergence divergence_of(const RankState& a, const RankState& b) {
@@ -38,12 +40,12 @@ Divergence divergence_of(const RankState& a, const RankState& b) {
   return divergence;
 }
 
-bool has_passed(const RankState& a, const RankState& b) {
+bool has_passed(const JobSnapshot& job, const RankState& a, const RankState& b) {
   for (std::size_t i = 0; i < std::min(a.path.size(), b.path.size()); ++i) {
     const CodePlace &x = a.path[i], &y = b.path[i];
-    const bool in_loop = x.loops > 0 || y.loops > 0;
+    const bool in_loop = x.loops > 0 || y.loops > 0, counted = !x.numbers.empty() && x.numbers == y.numbers;
     if (!x.is_python || !y.is_python || x.function != y.function || x.file != y.file ||
-        (in_loop && (x.loops != y.loops || x.numbers.empty() || x.numbers != y.numbers)))
+        (in_loop && (x.loops != y.loops || (!counted && !in_one_round(job, a, b)))))
       return false;
     if (x.line != y.line) return x.line > y.line;
   }

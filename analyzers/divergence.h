@@ -40,7 +40,7 @@ Divergence divergence_of(const RankState& a, const RankState& b);
 
 // Rank a is in the same round of the same loops as b, at a later line of the Python function in which their paths
 // diverge: it has been where b is, or has left that out.
-bool has_passed(const RankState& a, const RankState& b);
+bool has_passed(const JobSnapshot& job, const RankState& a, const RankState& b);
 
 // "step 41": the innermost loop counter on the rank's path through the user's code. Empty if none is known.
 std::string describe_counter(const RankState& state);

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/call_habits.h"
+#include "analyzers/divergence.h"
 #include "analyzers/recorded_messages.h"
 #include "analyzers/recorded_times.h"
 #include "analyzers/sides.h"
@@ -477,27 +478,26 @@ class Records {
     }
     const Exchanges at = stuck_exchanges(groups);
     Side direct, circle;
-    std::map<std::size_t, std::set<std::size_t>> waiting_for;  // states, by the place of a rank in a collective
+    std::map<std::size_t, std::set<std::size_t>> waiting_for;  // by the place of a rank in a collective
     std::map<std::size_t, std::set<std::size_t>> needs;
     std::string words;
     for (const auto& [place, one] : at) {
       if (one.steps.empty() || one.steps.front().is_collective) continue;
       for (const std::size_t peer : peers_without(one, at)) {
         if (peer == place) continue;
-        if (at.at(peer).steps.empty() || at.at(peer).steps.front().is_collective)
-          waiting_for[peer].insert(state_at[place]);
+        if (at.at(peer).steps.empty() || at.at(peer).steps.front().is_collective) waiting_for[peer].insert(place);
         else needs[place].insert(peer);
       }
       words += fmt::format("{}{} in {}", words.empty() ? "" : ", ", waits({state_at[place]}),
                            one.steps.front().messages.front()->name);
     }
-    // Several ranks wait for one that has gone on to a collective.
-    for (const auto& [peer, side] : waiting_for) {
-      if (side.size() >= 2)
+    // Several ranks wait for one that has gone on to a collective, all for it or in a line.
+    for (const auto& [peer, places] : waiting_for) {
+      if (places.size() >= 2 || has_left_a_line(peer, *places.begin(), needs, state_at))
         return accuse_side({state_at[peer]}, Reason::kCollectiveMismatch,
                            fmt::format("by the Flight Recorder {} of {}, which it has not called", words, seen.text),
                            false);
-      direct.insert(direct.end(), side.begin(), side.end());
+      for (const std::size_t place : places) direct.push_back(state_at[place]);
     }
     for (const auto& [place, peers] : needs)
       if (is_in_circle(place, needs)) circle.push_back(state_at[place]);
@@ -507,6 +507,26 @@ class Records {
     return accuse_side(
         direct.empty() ? circle : direct, Reason::kUnmatchedP2p,
         fmt::format("by the Flight Recorder {} of {}, which the other rank has not called", words, seen.text), false);
+  }
+
+  // One waits for `peer` and another one for it, and so on, at one place of the program and all for the rank at the
+  // same distance, as stages do; and `peer` is in a collective at a later line. All are given by their places in the
+  // group.
+  bool has_left_a_line(std::size_t peer, std::size_t first, const std::map<std::size_t, std::set<std::size_t>>& needs,
+                       const std::map<std::size_t, std::size_t>& state_at) const {
+    const RankState& left = states_[state_at.at(peer)];
+    const std::string place = place_key(job_, states_[state_at.at(first)]);
+    const std::size_t size = state_at.rbegin()->first + 1, distance = (first + size - peer) % size;
+    std::size_t length = 0;
+    for (std::size_t at = first;; at = (at + distance) % size) {
+      const auto peers = needs.find(at);
+      const bool waits = at == first || (peers != needs.end() && peers->second.size() == 1 &&
+                                         peers->second.contains((at + size - distance) % size));
+      if (!waits || place_key(job_, states_[state_at.at(at)]) != place) break;
+      if (!has_passed(job_, left, states_[state_at.at(at)])) return false;
+      ++length;
+    }
+    return length >= 2 && left.in_collective();
   }
 
   // All of the group receive, or all send, at one place: no rank differs.

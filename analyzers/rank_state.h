@@ -114,6 +114,10 @@ struct RankState {
   std::optional<TimedOutWork> timed_out;
   std::vector<CodePlace> path;  // the main thread's path through the user's code, outermost first
 
+  // In a collective, by its stacks or, where it waits for its GPU, by its Flight Recorder.
+  bool in_collective() const {
+    return doing.activity == known::Activity::kCollective || (gpu_wait_may_be_collective && !recorded.empty());
+  }
   // Waits for other ranks, as far as this can be determined.
   bool waits() const { return known::waits_for_ranks(doing.activity) || gpu_wait_may_be_collective; }
   bool unknown() const {

@@ -195,19 +195,41 @@ std::vector<std::size_t> those_that_name_another_message(const WaitingJob& waiti
   return apart;
 }
 
+// The ranks that wait in a line behind one that is in a message, itself included: each for a message of the next, at
+// one place of the program, and all for the rank at the same distance, as stages do.
+std::vector<std::size_t> line_behind(const WaitingJob& waiting, std::size_t first) {
+  std::map<int, std::size_t> by_number;
+  for (const std::size_t i : waiting.all_members())
+    if (const auto number = waiting.job.ranks[waiting.states[i].rank].rank) by_number.emplace(*number, i);
+  std::vector<std::size_t> line = {first};
+  const auto number = waiting.job.ranks[waiting.states[first].rank].rank;
+  const auto world = waiting.job.ranks[waiting.states[first].rank].world_size;
+  if (!number || !world || *world <= 0 || !waiting.states[first].peer) return line;
+  const std::string place = place_key(waiting.job, waiting.states[first]);
+  for (int at = *number, distance = at - *waiting.states[first].peer;;) {
+    const auto next = by_number.find(((at + distance) % *world + *world) % *world);
+    if (next == by_number.end() || next->second == first || !waiting.is_p2p(next->second) ||
+        waiting.states[next->second].peer != at || place_key(waiting.job, waiting.states[next->second]) != place)
+      return line;
+    line.push_back(next->second);
+    at = next->first;
+  }
+}
+
 // Several ranks wait for one and the same rank, which is in a collective at a later line of the program: they make one
-// call, and it has left its own out.
+// call, and it has left its own out. They may all wait for it, or in a line.
 std::optional<Deadlock> peer_of_several(const WaitingJob& waiting, const std::vector<std::size_t>& direct) {
   const auto peer = direct.empty() ? std::nullopt : waiting.states[direct.front()].peer;
-  if (direct.size() < 2 || !peer) return std::nullopt;
+  if (!peer || std::any_of(direct.begin(), direct.end(), [&](std::size_t i) { return waiting.states[i].peer != peer; }))
+    return std::nullopt;
+  const std::vector<std::size_t> waits = direct.size() == 1 ? line_behind(waiting, direct.front()) : direct;
+  if (waits.size() < 2) return std::nullopt;
   for (const Side& side : waiting.sides)
     for (const std::size_t i : side)
-      if (waiting.job.ranks[waiting.states[i].rank].rank == peer &&
-          waiting.states[i].doing.activity == known::Activity::kCollective &&
-          std::all_of(direct.begin(), direct.end(), [&](std::size_t waits) {
-            return waiting.states[waits].peer == peer && has_passed(waiting.states[i], waiting.states[waits]);
-          }))
-        return between_sides(waiting.with_sides({direct, {i}}), Reason::kCollectiveMismatch, kByPlace);
+      if (waiting.job.ranks[waiting.states[i].rank].rank == peer && waiting.states[i].in_collective() &&
+          std::all_of(waits.begin(), waits.end(),
+                      [&](std::size_t one) { return has_passed(waiting.job, waiting.states[i], waiting.states[one]); }))
+        return between_sides(waiting.with_sides({waits, {i}}), Reason::kCollectiveMismatch, kByPlace);
   return std::nullopt;
 }
 
@@ -278,7 +300,7 @@ std::optional<Deadlock> who_left_out_an_exchange(const WaitingJob& waiting, cons
   std::vector<std::size_t> passed;
   std::copy_if(others.begin(), others.end(), std::back_inserter(passed), [&](std::size_t i) {
     return std::all_of(waits.begin(), waits.end(),
-                       [&](std::size_t j) { return has_passed(waiting.states[i], waiting.states[j]); });
+                       [&](std::size_t j) { return has_passed(waiting.job, waiting.states[i], waiting.states[j]); });
   });
   const std::vector<std::size_t> middle = in_the_middle_of(waiting, waits, passed);
   if (middle.size() == 1)

@@ -51,10 +51,13 @@ std::optional<bool> runs_in_dump(const JobSnapshot& job, const ThreadSnapshot& t
   if (may_wait_in_library(job, thread) || is_in_sleep(job, thread)) return false;
   const std::string call = blocking_call(job, thread);
   if (!call.empty()) return true;
-  if (thread.state) return false;
+  // System calls are made by the C library: a thread that is seen outside of it was about to go on, whatever py-spy
+  // calls it ("idle": it had no processor when it was looked at).
   const Frame* innermost = thread.frames.empty() ? nullptr : &job.frames[thread.frames.front()];
-  if (innermost == nullptr || innermost->kind == FrameKind::kPython || is_c_library(innermost->module))
-    return std::nullopt;
+  const bool is_native = innermost != nullptr && innermost->kind == FrameKind::kNative;
+  if (is_native && !thread.syscall && !innermost->module.empty() && !is_c_library(innermost->module)) return true;
+  if (thread.state) return false;
+  if (!is_native || is_c_library(innermost->module)) return std::nullopt;
   return true;
 }
 

@@ -216,6 +216,12 @@ std::optional<Verdict> Judge::of_computing_gpus() const {
 
 Verdict Judge::of_loop_at_one_place() const {
   const RankState& s = states_[tally_.elsewhere.front()];
+  if (std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(),
+                  [&](std::size_t i) { return is_silent(job_.ranks[states_[i].rank]); }))
+    return make(VerdictStatus::kSymmetric,
+                fmt::format("all ranks do the same: each {}; by the Flight Recorder {}: a loop without an end, or one "
+                            "long computation",
+                            describe_suspect(job_, s, reason_for(s)), describe_silence(job_)));
   Verdict verdict = have_sampled_long()
                         ? make(VerdictStatus::kSymmetric,
                                fmt::format("all ranks do the same: each {}; for {:.0f} s none got on: a loop "

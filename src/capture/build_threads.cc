@@ -10,6 +10,7 @@
 #include "capture/exception_cause.h"
 #include "capture/rank_problems.h"
 #include "known/modules.h"
+#include "target/syscalls.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -389,7 +390,7 @@ class ThreadBuilder {
     const unwind::UnwoundStack& stack = rank_.stacks[i];
     ThreadSnapshot thread = snapshot_without_frames(i, info, stack);
     frame_of_unwound_.assign(stack.frames.size(), std::nullopt);
-    add_troubles(info, stack);
+    add_troubles(info, stack, thread.syscall ? &*thread.syscall : nullptr);
     if (states.empty()) {
       add_native_frames(info, stack, thread);
     } else {
@@ -417,7 +418,7 @@ class ThreadBuilder {
   }
 
   // Reports what could not be read of the thread.
-  void add_troubles(const target::ThreadInfo& info, const unwind::UnwoundStack& stack) {
+  void add_troubles(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, const SyscallInfo* call) {
     if (!info.problem.empty()) {
       troubles_.add(info.problem, info.tid);
       // A main thread that has ended cannot be read. If any other thread was not read, the rank is incomplete.
@@ -425,8 +426,12 @@ class ThreadBuilder {
     }
     if (!stack.note.empty()) troubles_.add(stack.note, info.tid);
     if (stack.end == StackEnd::kRegistersUnknown) {
+      constexpr const char* kMissing =
+          "its callers are missing: to find them needs registers that the kernel tells only of a stopped thread";
+      const bool is_spared = call != nullptr && target::is_spoiled_by_stop(call->number);
       troubles_.add(
-          "its callers are missing: to find them needs registers that the kernel tells only of a stopped thread",
+          is_spared ? fmt::format("{}, and a stop would end its {} (--stop always shows them)", kMissing, call->name)
+                    : kMissing,
           info.tid);
       worsen(snapshot_, Status::kPartial);
     }

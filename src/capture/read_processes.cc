@@ -8,6 +8,7 @@
 #include "capture/finish_job.h"
 #include "capture/no_suspension.h"
 #include "target/limited_target.h"
+#include "target/syscalls.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -109,6 +110,7 @@ std::vector<std::size_t> ProcessReader::read_again(LiveRanks& live, target::Sock
     bool any = false;
     for (std::size_t t = 0; t < rank.stacks.size(); ++t) {
       if (rank.stacks[t].end != StackEnd::kRegistersUnknown || !live.targets[i]->can_stop(threads[t])) continue;
+      if (const auto& call = rank.syscalls[t]; call && target::is_spoiled_by_stop(call->number)) continue;
       any |= needed_[live.targets[i]->pid()].insert(threads[t].tid).second;
     }
     if (any) which.push_back(i);

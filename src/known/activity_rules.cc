@@ -144,6 +144,8 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "_communicate", "/subprocess.py", A::kSubprocess, "cpython Lib/subprocess.py"},
     {M::kPython, "_execute_child", "/subprocess.py", A::kSubprocess, "cpython Lib/subprocess.py"},
     {M::kPython, "wait", "multiprocessing/popen_", A::kSubprocess, "cpython Lib/multiprocessing: popen_fork.py, popen_spawn_posix.py, popen_forkserver.py"},
+    {M::kPython, "_launch", "multiprocessing/popen_spawn_posix.py", A::kSubprocess, "cpython Lib/multiprocessing/popen_spawn_posix.py"},
+    {M::kPython, "_launch", "multiprocessing/popen_forkserver.py", A::kSubprocess, "cpython Lib/multiprocessing/popen_forkserver.py: until the server has forked"},
     {M::kPython, "join", "multiprocessing/process.py", A::kSubprocess, "cpython Lib/multiprocessing/process.py"},
     {M::kPython, "get", "multiprocessing/queues.py", A::kSubprocess, "cpython Lib/multiprocessing/queues.py"},
     {M::kPython, "recv", "multiprocessing/connection.py", A::kSubprocess, "cpython Lib/multiprocessing/connection.py"},

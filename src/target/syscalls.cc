@@ -68,6 +68,11 @@ std::optional<int> first_selected(const Target& target, const Registers& r) {
 
 }  // namespace
 
+bool is_spoiled_by_stop(int number) {
+  constexpr std::array kSpoiled = {__NR_io_getevents, __NR_io_pgetevents, __NR_semop, __NR_semtimedop};
+  return std::find(kSpoiled.begin(), kSpoiled.end(), number) != kSpoiled.end();
+}
+
 const char* syscall_name(int number) {
   const auto* it =
       std::lower_bound(std::begin(kNames), std::end(kNames), number, [](const Name& n, int x) { return n.number < x; });

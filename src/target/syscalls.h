@@ -16,6 +16,11 @@ const char* syscall_name(int number);
 // ABI, A.2.1).
 std::optional<SyscallInfo> blocked_syscall(const Target& target, const Registers& registers);
 
+// Whether a stop, or a signal without a handler, ends such a call early, and what it waited for has to be asked for
+// otherwise: io_getevents() then returns fewer events than were asked for, and semop() an error that few programs
+// expect (fs/aio.c, read_events(); ipc/sem.c, __do_semtimedop()). Programs that call epoll_wait() call it again.
+bool is_spoiled_by_stop(int number);
+
 // The address that a blocked futex call waits on, or std::nullopt.
 std::optional<Address> futex_address(const Target& target, const Registers& registers);
 // The same, also for a call that was interrupted once and may be a futex call: since glibc 2.41 the number of such a

@@ -340,6 +340,24 @@ TEST_CASE("a ring of messages that one rank leaves out") {
   CHECK(accused(waiting(4, recorded)) == Accused{{2, "collective-mismatch"}});
 }
 
+TEST_CASE("stages that wait for each other in a line, the last of which has gone on") {
+  const std::vector<int> three = {0, 1, 2};
+  const auto job = [&](int line) {
+    LiteralJob literal = waiting(
+        2, {{group({ended(1), called(12, "recv 0<-1")}, three)}, {group({ended(1), called(12, "recv 1<-2")}, three)}});
+    for (RankSnapshot& rank : literal.job.ranks) rank.world_size = 3;
+    nccl_rank(literal, 2, 3, waits_in_all_reduce(line)).flight_record =
+        FlightRecord{.path = "/tmp/trace_2",
+                     .version = "2.10",
+                     .age_ms = 100.0,
+                     .groups = {group({ended(1)}, three), group({called(4, "all_reduce")}, three, "1")}};
+    return accused(literal);
+  };
+  // The others wait at line 17.
+  CHECK(job(18) == Accused{{2, "collective-mismatch"}});
+  CHECK(job(16) == Accused{{1, "unmatched-p2p"}});
+}
+
 TEST_CASE("a record in memory, and a watchdog that cannot note what has ended") {
   const RecordedGroup sends = group({ended(3), called(1, "send 0->1")}, kTwo);
   LiteralJob job = waiting(2, {{sends}, {group({ended(3), called(4, "all_reduce")}, kTwo)}});

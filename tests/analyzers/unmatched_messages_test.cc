@@ -248,3 +248,28 @@ TEST_CASE("several ranks receive from one that is further on in the program") {
   CHECK(job(10, 3) == receivers);  // they have left out the collective of the others
   CHECK(job(30, 2) == receivers);
 }
+
+TEST_CASE("ranks wait for each other in a line, at one place, and the last of them for one that is further on") {
+  const Stack receives = {libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+                          py("recv", kC10d, 2000)};
+  const auto job = [&](int receivers, int line, int own_line, int source = 4) {
+    LiteralJob literal;
+    for (int r = 0; r < 5; ++r) {
+      const bool receiver = r < 4 && r >= 4 - receivers;
+      RankSnapshot& rank = in_step(literal, r, 5, receiver ? receives : kInAllReduce,
+                                   !receiver ? line
+                                   : r == 3  ? own_line
+                                             : 20,
+                                   3);
+      rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = ProcessGroup{"0", {0, 1, 2, 3, 4}}});
+      if (receiver) rank.threads[0].variables.edit().back().numbers = {{"src", r == 3 ? source : r + 1}};
+    }
+    return accused(literal);
+  };
+  CHECK(job(4, 30, 20) == Accused{{4, "collective-mismatch"}});
+  const Accused receiver = {{3, "unmatched-p2p"}};
+  CHECK(job(4, 10, 20) == receiver);  // they have left out its collective
+  CHECK(job(4, 30, 22) == receiver);  // its own receive is another one
+  CHECK(job(2, 30, 20) == Accused{{4, "collective-mismatch"}});
+  CHECK(job(2, 30, 20, 1) == receiver);  // it does not receive from its neighbour, as the other one does
+}

@@ -123,6 +123,45 @@ sys.stdin.read()
 """
 
 
+# In a call of ctypes, whose callers cannot be found without registers that only a stop tells.
+SPOILED_BY_STOP = """
+import ctypes, json, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def events():
+    context, place = ctypes.c_ulong(0), ctypes.create_string_buffer(32)
+    if libc.syscall(ctypes.c_long(206), ctypes.c_long(1), ctypes.byref(context)) != 0:
+        print(json.dumps({"skip": "io_setup: " + os.strerror(ctypes.get_errno())}), flush=True)
+        sys.exit()
+    return lambda: libc.syscall(ctypes.c_long(208), context, ctypes.c_long(1), ctypes.c_long(1), place, None)
+def semaphore():
+    number = libc.semget(0, 1, 0o600)
+    wanted = (ctypes.c_short * 3)(0, -1, 0)
+    def wait():
+        returned = libc.semop(number, wanted, ctypes.c_size_t(1))
+        libc.semctl(number, 0, 0)
+        return returned
+    return wait
+wait = {"io_getevents": events, "semtimedop": semaphore}[sys.argv[1]]()
+print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
+print(wait(), flush=True)
+sys.stdin.read()
+"""
+
+
+def case_waits_that_a_stop_would_end(directory):
+    for call in ("io_getevents", "semtimedop"):     # semop() of glibc
+        with Fixture([sys.executable, "-c", SPOILED_BY_STOP, call]) as fixture:
+            rank = read(fixture.pid, "auto", expect=1)
+            check(rank["threads_stopped"] == 0, "%s: stopped" % call)
+            check(any("a stop would end its %s" % call in problem["message"] for problem in rank["problems"]), "%s: %r" % (call, rank["problems"]))
+            main = next(thread for thread in rank["threads"] if thread["tid"] == fixture.pid)
+            check(main["syscall"]["name"] == call, "%s: %r" % (call, main["syscall"]))
+            check(fixture.text == b"", "%s has returned: %r" % (call, fixture.text))
+            settle(fixture.pid)
+            check(read(fixture.pid, "always")["threads_stopped"] == 1, "%s: --stop always" % call)
+            check(fixture._line() == b"-1", "%s goes on after a stop" % call)     # what this test can see
+
+
 def case_nothing_is_left_of_threads_that_ran(directory):
     """With the stack of a thread that has run meanwhile goes all that was read of it: it was seen in a call that it is not in."""
     with Fixture([sys.executable, "-c", NAPS]) as fixture:
