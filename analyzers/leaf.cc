@@ -120,16 +120,15 @@ std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const Threa
       "PyThread_acquire_lock_timed", "PyThread_acquire_lock", "take_gil",
       "lock_PyThread_acquire_lock",  "rlock_acquire",         "_PyMutex_LockTimed",
       "_PySemaphore_Wait",           "acquire_timed",         "_PyParkingLot_Park"};
-  // CPython gives the GIL back before it waits for a lock.
-  const bool is_free = !thread.python_lock && (thread.gil == Gil::kHolds || gives_lock_back(job, thread));
+  const bool passes = !thread.python_lock && passes_locks(job, thread);
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) {
-      if (thread.python_lock || (!is_free && is_place(frame, known::Place::kLock))) return i;
+      if (thread.python_lock || (!passes && is_place(frame, known::Place::kLock))) return i;
       return std::nullopt;
     }
     if (frame.function && is_one_of(without_suffixes(*frame.function), kLockFunctions)) return i;
-    if (!is_free && is_process_lock(frame)) return i;
+    if (!passes && is_process_lock(frame)) return i;
     if (!is_opaque(frame.module) && !is_process_lock(frame) && !is_interpreter(frame.module)) return std::nullopt;
   }
   return std::nullopt;

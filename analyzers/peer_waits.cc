@@ -120,7 +120,7 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
              pipe = operation_of_kind(known::OperationKind::kProcessPipe, "a multiprocessing pipe"),
              lock = operation_of_kind(known::OperationKind::kProcessLock, "a multiprocessing lock");
   Operation found;
-  if (gives_lock_back(job, thread)) return found;
+  if (passes_locks(job, thread)) return found;
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) {

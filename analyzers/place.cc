@@ -76,7 +76,8 @@ bool is_process_lock(const Frame& frame) {
   return frame.kind == FrameKind::kNative && base_name(frame.module).starts_with("_multiprocessing.");
 }
 
-bool gives_lock_back(const JobSnapshot& job, const ThreadSnapshot& thread) {
+bool passes_locks(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.gil == Gil::kHolds) return true;
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind == FrameKind::kPython) return is_place(frame, known::Place::kUnlock);

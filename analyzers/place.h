@@ -34,8 +34,9 @@ std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread);
 bool waits_for_events(const JobSnapshot& job, const ThreadSnapshot& thread);
 // Whether this is a function of multiprocessing's locks between processes, whose acquire() is not Python code.
 bool is_process_lock(const Frame& frame);
-// Whether it gives a lock back, for which it waits for nobody.
-bool gives_lock_back(const JobSnapshot& job, const ThreadSnapshot& thread);
+// Whether its frames in functions of locks are no wait: it gives a lock back, or holds the GIL, which CPython gives
+// back before it waits for a lock.
+bool passes_locks(const JobSnapshot& job, const ThreadSnapshot& thread);
 // Whether it writes to a pipe or a terminal whose reader does not read.
 bool writes_output(const ThreadSnapshot& thread);
 
