@@ -131,25 +131,60 @@ bool may_be_in_library(const JobSnapshot& job, const ThreadSnapshot& thread) {
          innermost.file->front() != '/' && contains(*innermost.file, '/');
 }
 
+// The Python frames of a thread, the outermost one first.
+std::vector<const Frame*> python_path(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  std::vector<const Frame*> path;
+  for (auto id = thread.frames.rbegin(); id != thread.frames.rend(); ++id)
+    if (job.frames[*id].kind == FrameKind::kPython) path.push_back(&job.frames[*id]);
+  return path;
+}
+
+bool is_same_function(const Frame* a, const Frame* b) { return a->function == b->function && a->file == b->file; }
+
 // Whether it is in the very function of the program in which another rank waits, and that one calls nothing that the
 // dump shows: a pause between two steps is there, too.
 bool is_between_steps(const JobSnapshot& job, const std::vector<RankState>& states, const ThreadSnapshot& thread) {
-  const auto path_of = [&](const ThreadSnapshot& of) {
-    std::vector<const Frame*> path;
-    for (auto id = of.frames.rbegin(); id != of.frames.rend(); ++id)
-      if (job.frames[*id].kind == FrameKind::kPython) path.push_back(&job.frames[*id]);
-    return path;
-  };
-  const std::vector<const Frame*> own = path_of(thread);
+  const std::vector<const Frame*> own = python_path(job, thread);
   if (own.empty() || !is_users_code(*own.back())) return false;
-  const auto same_function = [](const Frame* a, const Frame* b) {
-    return a->function == b->function && a->file == b->file;
-  };
   return std::any_of(states.begin(), states.end(), [&](const RankState& s) {
     const ThreadSnapshot* waits = s.waits() ? leading_thread(job, s) : nullptr;
     if (waits == nullptr) return false;
-    const std::vector<const Frame*> path = path_of(*waits);
-    return path.size() >= own.size() && std::equal(own.begin(), own.end(), path.begin(), same_function);
+    const std::vector<const Frame*> path = python_path(job, *waits);
+    return path.size() >= own.size() && std::equal(own.begin(), own.end(), path.begin(), is_same_function);
+  });
+}
+
+// How a program's own code begins.
+bool begins_program(const Frame& frame) {
+  return frame.function == "<module>" || frame.function == "_run_module_as_main";
+}
+
+// Whether a tool has lost the callers of what the rank does (pystack does, in one of some thousand stacks), so that it
+// cannot be compared with other ranks: none of its threads comes from the beginning of its program, as theirs do. What
+// Python calls as a program ends has no callers either: hooks of the user's, functions of its own library and torch's.
+bool lacks_callers(const JobSnapshot& job, const std::vector<RankState>& states, const RankState& state) {
+  const auto begins = [&](const RankState& of) {
+    const auto& threads = job.ranks[of.rank].threads;
+    return std::any_of(threads.begin(), threads.end(), [&](const ThreadSnapshot& thread) {
+      const auto path = python_path(job, thread);
+      return !path.empty() && begins_program(*path.front());
+    });
+  };
+  const ThreadSnapshot* thread = leading_thread(job, state);
+  if (thread == nullptr || job.ranks[state.rank].source != Source::kDump || begins(state)) return false;
+  const auto path = python_path(job, *thread);
+  if (path.empty() || !path.front()->file) return false;
+  const Frame* outermost = path.front();
+  if (!is_users_code(*outermost)) {
+    const bool is_packages =
+        contains(*outermost->file, "-packages/") && !contains(*outermost->file, "-packages/torch/");
+    return is_packages && std::any_of(states.begin(), states.end(), begins);
+  }
+  return std::any_of(states.begin(), states.end(), [&](const RankState& other) {
+    const ThreadSnapshot* its = leading_thread(job, other);
+    if (its == nullptr || !begins(other)) return false;
+    const auto called = python_path(job, *its);
+    return std::any_of(called.begin(), called.end(), [&](const Frame* f) { return is_same_function(f, outermost); });
   });
 }
 
@@ -224,6 +259,11 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
         return s.readable && gloo_moves_data(job_.frames, job_.ranks[s.rank], facts_.roles[s.rank]);
       }))
     return std::string(moment);
+  if (within_process || mismatch || all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; })) {
+    const auto cut = std::find_if(states_.begin(), states_.end(),
+                                  [&](const RankState& s) { return lacks_callers(job_, states_, s); });
+    if (cut != states_.end()) return fmt::format("the stack of {} lacks its callers", name_ranks(job_, {cut->rank}));
+  }
   if (within_process) {
     const bool some_in_own_code =
         std::any_of(suspects.begin(), suspects.end(), [](const Suspect& s) { return s.reason == Reason::kUserCode; });

@@ -99,6 +99,30 @@ TEST_CASE("of dumps, ranks in different collectives are accused unless one is se
   CHECK(verdict_of(resolves).status == VerdictStatus::kCulprit);
 }
 
+TEST_CASE("of dumps, a rank whose callers a tool has lost cannot be compared with the others") {
+  const Stack waits = waits_in("all_reduce");
+  const Stack cut = {py("all_gather", kPackages + "torch/distributed/distributed_c10d.py", 2277),
+                     py("gather_all", kPackages + "deepspeed/comm/comm.py", 236)};
+  LiteralJob made = dumped({cut, waits, waits, waits});
+  CHECK(verdict_of(made).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(made).summary.find("the stack of rank 0 lacks its callers") != std::string::npos);
+  CHECK(verdict_of(dumped({cut + in_main(15), waits, waits, waits})).status == VerdictStatus::kCulprit);
+  // Another thread of it waits, such as one of autograd's; its main thread is there.
+  made.thread(made.job.ranks[0], 77, "python3", in_main(15));
+  CHECK(verdict_of(made).status == VerdictStatus::kCulprit);
+  // A function of the user's that others have called in the middle of their programs, and a hook.
+  const Stack collective = waits_in("barrier");
+  const auto cut_at = [&](const std::string& function) {
+    return verdict_of(dumped({Stack{collective[0], py(function, "/home/u/train.py", 15)}, waits, waits, waits})).status;
+  };
+  CHECK(cut_at("main") == VerdictStatus::kUndecided);
+  CHECK(cut_at("at_the_end") == VerdictStatus::kCulprit);
+  CHECK(verdict_of(dumped({Stack{collective[0]}, waits, waits, waits})).status == VerdictStatus::kCulprit);
+  // A program that embeds Python has no beginning in any rank.
+  const Stack embedded = {py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 1200)};
+  CHECK(verdict_of(dumped({cut, embedded, embedded, embedded})).status == VerdictStatus::kCulprit);
+}
+
 TEST_CASE("of dumps, a rank that is in the very call of the others is on its way there or back") {
   const std::string zero = "deepspeed/runtime/zero/";  // as py-spy shortens it
   const Stack fetches = Stack{py("fetch_sub_module", zero + "partitioned_param_coordinator.py", 310)} + in_main(17);
