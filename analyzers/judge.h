@@ -236,6 +236,10 @@ class Judge {
   // former wait for, as far as is known. std::nullopt if that is not so.
   std::optional<Verdict> of_waits_inwards() const;
   // No rank moves. They are at two places: few of them at one, the others, which are most of them, at the other.
+  // Those have passed, in one function, what the others look for again and again, and by their records no rank has
+  // called its operations for much longer than ever before.
+  std::optional<Verdict> of_few_ahead(const std::vector<std::size_t>& few,
+                                      const std::vector<std::size_t>& others) const;
   Verdict of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const;
   // Nobody gets on: each rank runs in one function, and of most ranks, which are at one place, each runs but for a
   // moment now and then: they look again and again for what the others may be going to do.

@@ -119,6 +119,22 @@ bool polls_asleep(const JobSnapshot& job, const ThreadSnapshot& thread) {
          static_cast<double>(thread.motion->runs) * 1000 >= kRunsPerSecond * thread.motion->span_ms;
 }
 
+bool branch_in_users_function(const JobSnapshot& job, const ThreadSnapshot& a, const ThreadSnapshot& b) {
+  const auto python_frames = [&](const ThreadSnapshot& thread) {
+    std::vector<const Frame*> frames;
+    for (auto id = thread.frames.rbegin(); id != thread.frames.rend(); ++id)
+      if (job.frames[*id].kind == FrameKind::kPython) frames.push_back(&job.frames[*id]);
+    return frames;
+  };
+  const auto of_a = python_frames(a), of_b = python_frames(b);
+  for (std::size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i) {
+    const Frame &in_a = *of_a[i], &in_b = *of_b[i];
+    if (in_a.function != in_b.function || in_a.file != in_b.file) return false;
+    if (in_a.line != in_b.line) return is_users_code(in_a);
+  }
+  return false;
+}
+
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread) {
   const auto index = deciding_frame(job, thread);
   if (!index) return "";

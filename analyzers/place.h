@@ -47,6 +47,10 @@ bool is_in_sleep(const JobSnapshot& job, const ThreadSnapshot& thread);
 // rank, maybe.
 bool polls_asleep(const JobSnapshot& job, const ThreadSnapshot& thread);
 
+// From the outermost Python frame inwards both are in the same functions at the same lines, and then at two lines of
+// one function of the user's.
+bool branch_in_users_function(const JobSnapshot& job, const ThreadSnapshot& a, const ThreadSnapshot& b);
+
 // "Blocked.__getitem__ at train.py:9"
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread);
 

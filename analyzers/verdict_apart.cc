@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 
 #include "analyzers/confidence.h"
+#include "analyzers/divergence.h"
 #include "analyzers/names.h"
 #include "analyzers/operation.h"
+#include "analyzers/place.h"
+#include "analyzers/recorded_times.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -29,6 +32,33 @@ std::string own_collective(const JobSnapshot& job, const RankState& s) {
 
 }  // namespace
 
+std::optional<Verdict> Judge::of_few_ahead(const std::vector<std::size_t>& few,
+                                           const std::vector<std::size_t>& others) const {
+  const auto all = [&](const std::vector<std::size_t>& indices, auto holds) {
+    return std::all_of(indices.begin(), indices.end(), [&](std::size_t i) { return holds(states_[i]); });
+  };
+  const RankState& most = states_[others.front()];
+  const bool look = all(others, [&](const RankState& s) {
+    return s.progress == Progress::kRuns && !s.busy && polls_asleep(job_, deciding_thread(job_, s));
+  });
+  const bool ahead = all(few, [&](const RankState& s) {
+    const Divergence apart = divergence_of(s, most);
+    return !s.active() && apart.counter.empty() && apart.a_is_further_down &&
+           branch_in_users_function(job_, deciding_thread(job_, s), deciding_thread(job_, most));
+  });
+  if (!look || !ahead || !all(tally_.elsewhere, [&](const RankState& s) { return is_silent(job_.ranks[s.rank]); }))
+    return std::nullopt;
+  constexpr double kGuessed = 0.5;  // that they look for what it has is in no frame
+  std::vector<Suspect> suspects;
+  for (const std::size_t i : few) suspects.push_back(suspect(states_[i], reason_for(states_[i]), bounded(kGuessed)));
+  return culprits(std::move(suspects),
+                  fmt::format("{} {} again and again for something ({}) that {} in the same function; by the Flight "
+                              "Recorder {}",
+                              name_ranks(job_, ranks_of(others)), others.size() == 1 ? "looks" : "look",
+                              describe_place(job_, deciding_thread(job_, most)),
+                              few.size() == 1 ? "it has passed" : "they have passed", describe_silence(job_)));
+}
+
 Verdict Judge::of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const {
   const RankState &apart = states_[few.front()], &most = states_[others.front()];
   const std::string own = own_collective(job_, most);
@@ -42,6 +72,7 @@ Verdict Judge::of_few_apart(const std::vector<std::size_t>& few, const std::vect
                     fmt::format("{} {} in {}, by its name a collective of the program's own",
                                 name_ranks(job_, ranks_of(others)), others.size() == 1 ? "is" : "are", own));
   }
+  if (auto passed = of_few_ahead(few, others)) return *passed;
   return undecided(fmt::format("{} {}: {} {}; of {} each {}; whether these wait for {} is not in their frames",
                                name_ranks(job_, ranks_of(few)), few.size() == 1 ? "differs" : "differ",
                                few.size() == 1 ? "it" : "each", describe_suspect(job_, apart, reason_for(apart)),

@@ -122,25 +122,6 @@ bool looks_again(const JobSnapshot& job, const ThreadSnapshot& thread) {
          static_cast<double>(motion->runs) * 1000 >= kRunsPerSecond * motion->span_ms && is_in_sleep(job, thread);
 }
 
-// From the outermost frame inwards both are in the same functions at the same lines, and then at two lines of one
-// function of the user's.
-bool branch_in_users_function(const JobSnapshot& job, const RankState& a, const RankState& b) {
-  const auto python_frames = [&](const RankState& s) {
-    std::vector<const Frame*> frames;
-    for (const FrameId id : deciding_thread(job, s).frames)
-      if (job.frames[id].kind == FrameKind::kPython) frames.push_back(&job.frames[id]);
-    std::reverse(frames.begin(), frames.end());
-    return frames;
-  };
-  const auto of_a = python_frames(a), of_b = python_frames(b);
-  for (std::size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i) {
-    const Frame &in_a = *of_a[i], &in_b = *of_b[i];
-    if (in_a.function != in_b.function || in_a.file != in_b.file) return false;
-    if (in_a.line != in_b.line) return is_users_code(in_a);
-  }
-  return false;
-}
-
 }  // namespace
 
 Verdict Judge::of_ended_not_waited_for() const {
@@ -385,7 +366,9 @@ std::optional<Verdict> Judge::of_preparing() const {
     return std::nullopt;
   for (const std::size_t i : preparing) {
     const Divergence apart = divergence_of(states_[i], first);
-    if (!apart.counter.empty() || !branch_in_users_function(job_, states_[i], first)) return std::nullopt;
+    if (!apart.counter.empty() ||
+        !branch_in_users_function(job_, deciding_thread(job_, states_[i]), deciding_thread(job_, first)))
+      return std::nullopt;
   }
   constexpr double kGuessed = 0.45;  // what they look for is in no frame
   std::vector<Suspect> suspects;
@@ -433,10 +416,12 @@ Verdict Judge::of_nobody_waits() const {
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
   if (all_run && places.size() == 1 && loop_at_one_place() && may_sample_longer()) return of_loop_at_one_place();
-  // Who looks for something every half second has done so once in three samples: more of them show it.
-  const bool may_look =
-      may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
-      std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return sleeps(states_[i]); });
+  // Who looks for something every half second has done so once in three samples: more of them show it. So they do of a
+  // job some of which was seen to run.
+  const bool may_look = may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
+                        std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
+                          return sleeps(states_[i]) || states_[i].progress == Progress::kRuns;
+                        });
   const auto with_doubt = [&](Verdict verdict) {
     if (may_look && verdict.status == VerdictStatus::kUndecided) verdict.doubt = Doubt::kWakes;
     return verdict;

@@ -56,6 +56,30 @@ TEST_CASE("one rank apart, and nobody is seen waiting") {
         "whether these wait for it is not in their frames");
 }
 
+TEST_CASE("one rank has passed what the others look for, and no rank has called anything for long") {
+  const auto job = [](int line, double last_call_ms) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) {
+      const Stack in_function = {py("in_turn", "/home/u/train.py", r == 2 ? line : 67),
+                                 py("<module>", "/home/u/train.py", 90)};
+      const Stack reads = {libc("recv"), py("download", "/home/u/train.py", 61)};
+      RankSnapshot& rank = literal.rank(r, 4, (r == 2 ? reads : kSleep) + in_function);
+      if (r == 2) rank.threads[0].syscall = call("recvfrom", 70, "socket:[7]");
+      rank.threads[0].motion =
+          Motion{.samples = 8, .places = 1, .runs = r == 2 ? 0 : 40, .span_ms = 5000, .in_one_function = true};
+      FlightRecord& record = rank.flight_record.emplace();
+      record.age_ms = 0, record.last_call_ms = last_call_ms, record.longest_gap_ms = 700;
+    }
+    return verdict_of(literal);
+  };
+  const Verdict passed = job(68, 25'000);
+  REQUIRE(passed.suspects.size() == 1);
+  CHECK(passed.suspects[0].rank == 2);
+  CHECK(passed.summary.find("that it has passed in the same function") != std::string::npos);
+  CHECK(job(66, 25'000).status == VerdictStatus::kUndecided);
+  CHECK(job(68, 2000).status == VerdictStatus::kUndecided);
+}
+
 TEST_CASE("most ranks wait in a collective of the program's own, by its name") {
   const auto job = [](const std::string& function) {
     LiteralJob literal;
