@@ -231,6 +231,7 @@ fourteenth = Batch("fourteenth", odd=2, ranks=4)
 fifteenth = Batch("fifteenth", odd=2, ranks=3)
 sixteenth = Batch("sixteenth", odd=2, ranks=3)
 seventeenth = Batch("seventeenth", odd=2, ranks=3)
+eighteenth = Batch("eighteenth", odd=2, ranks=3)
 
 
 def kind(case, *reasons, odd=1, **options):
@@ -1265,6 +1266,75 @@ HELD_OUT = [
     # The second process compiles for a second in each step, and the first one waits for it.
     seventeenth.well("jax-compiles", needs=("jax",)),
 
+    # The eighteenth batch.
+    # Its main thread has the lock of an import and waits for its threads, which wait for that import.
+    eighteenth.hang("import-pool", "python-lock"),
+    # It waits in pthread_once() for what it is setting up itself.
+    eighteenth.hang("once-again", "native-lock"),
+    # It waits at a socket that another thread has closed; the number of its descriptor is that of a file now.
+    eighteenth.hang("closed-elsewhere", "network-io"),
+    # It waits for the lock of a file, which a child of it has inherited.
+    eighteenth.hang("inherited-flock", "file-io", "subprocess"),
+    # Its event loop waits for the end of a program, which writes to a pipe that the rank does not read.
+    eighteenth.hang("unread-report", "subprocess"),
+    # It waits at a socket for a thread of its own, which waits for a lock that the main thread has.
+    eighteenth.hang("asks-itself", "python-lock", "network-io"),
+    # The blocks of its kernel wait for a number that has been passed.
+    eighteenth.hang("stale-counter", "gpu-wait"),
+    # Two streams of it wait for each other, with no kernel.
+    eighteenth.hang("semaphore-pair", "gpu-wait"),
+    # It waits for a process of its own to say that its batch is ready, which that has said already.
+    eighteenth.hang("lost-notify", "data-loading", "python-lock", "subprocess"),
+    # Its kernel waits for rows of a process that was killed.
+    eighteenth.hang("row-writer", "worker-dead", "gpu-wait", "data-loading"),
+    # All ranks are in their debugger, at the same place.
+    GpuCase("eighteenth-breakpoint-on-all", "eighteenth.py", ("breakpoint-on-all",), Truth("symmetric")),
+
+    # It computes without an end; another rank waits for it on its GPU, and rank 0 for that one, over HTTP.
+    eighteenth.group("rollout-server", "user-code"),
+    # A thread of it has failed to come to a gathering, for which the threads of the others wait; the rank is in the next step.
+    eighteenth.group("save-failed", "collective-mismatch", "process-group-order"),
+    # It is in a broadcast of rank 0's within its loader, which the others do not call.
+    eighteenth.group("looks-at-batch", "collective-mismatch", "process-group-order"),
+    # It is a new program in the same process, and waits in the store for the others.
+    eighteenth.group("executed-anew", "store-wait", environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    # It waits for an item in a queue of the store, which rank 0 puts there in the next step.
+    eighteenth.group("second-item", "store-wait"),
+    # Each sends a message to the other one, which does not receive.
+    eighteenth.at_odds("both-ask", *["unmatched-p2p"] * 2),
+
+    # A function on its host, which its computation has called, is a debugger.
+    eighteenth.framework("jax-breakpoint", "debugger", needs=("jax",)),
+    # It gathers alone, in the group in which the others reduce their gradients.
+    eighteenth.framework("trainer-logs", *MISMATCH, odd=0, ranks=3, needs=("torch", "transformers", "accelerate")),
+    # It downloads its data for all, and the others wait for it in a barrier.
+    eighteenth.framework("prepares-data", "network-io", "data-loading", odd=0, needs=("torch", "pytorch_lightning")),
+    # Two calls in one group; the first rank gathers once more than the other one.
+    eighteenth.at_odds("uneven-prompts", MISMATCH, MISMATCH, part="frameworks", needs=("torch", "accelerate")),
+    # It saves, and waits for a loop of its own that has been stopped, and whose thread is gone.
+    eighteenth.framework("closed-client", "checkpoint-io", "python-lock", "worker-dead", odd=2, ranks=3),
+    # It compiles, and waits in the store for what rank 0 would have compiled.
+    eighteenth.framework("compiled-elsewhere", "compiling", "store-wait", odd=2, ranks=3),
+    # It has raised, and writes to a file that takes nothing.
+    eighteenth.framework("error-file", "exception", "file-io", launch="torchrun"),
+
+    # A child of the second rank is stopped most of the time, for which nobody waits; the first rank waits for the second one.
+    eighteenth.well("paused-evaluator"),
+    # A thread of each rank reads a command that nobody types; the first rank waits for the second one.
+    eighteenth.well("open-console"),
+    # A thread of the second rank waits for a server that never answers, and nobody for the thread; the first rank waits for the second one.
+    eighteenth.well("unanswered-report"),
+    # The other ranks wait in the store most of the time, for a second and a half, and raise and catch in each step.
+    eighteenth.well("short-waits", ranks=3),
+    # The second rank waits for a process that has just been started, and the first one for the second one.
+    eighteenth.well("spawned-scorers"),
+    # The second rank is in the handler of a signal half of the time, and the first one waits for it.
+    eighteenth.well("saves-on-signal", launch="torchrun"),
+    # The second rank is in the launch of a kernel nearly all the time, and the first one in that of a reduction.
+    eighteenth.well("blocking-launches", environment={"CUDA_LAUNCH_BLOCKING": "1"}),
+    # The last rank waits for a message most of the time, and gets it; the first one waits for the second one.
+    eighteenth.well("reward-connections", ranks=3),
+
     # Kinds of jobs that the others lack. The monitor aborts rank 0, which waits for the odd rank; this one gets a SIGABRT later, to leave a core.
     kind_from_monitor("heartbeat-destroy", "network-io"),
     kind_from_monitor("heartbeat-store", "file-io", TORCH_NCCL_DESYNC_DEBUG="1"),
@@ -1304,4 +1374,6 @@ HELD_OUT += [sixteenth.core(case) for case in HELD_OUT
              if case.name in ("sixteenth-clipped-offload", "sixteenth-legacy-stream", "sixteenth-unpicklable-metrics")]
 HELD_OUT += [seventeenth.core(case) for case in HELD_OUT
              if case.name in ("seventeenth-barrier-phase", "seventeenth-loader-lock", "seventeenth-still-waiting")]
+HELD_OUT += [eighteenth.core(case) for case in HELD_OUT
+             if case.name in ("eighteenth-import-pool", "eighteenth-once-again", "eighteenth-lost-notify")]
 CASES += HELD_OUT
