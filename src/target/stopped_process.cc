@@ -123,7 +123,10 @@ void StoppedProcess::interrupt_seized() {
     started_ = Clock::now();
     started_wall_ = std::chrono::system_clock::now();
   }
+  // The main thread is the last one to be released: so it is the last one to be stopped.
+  std::stable_partition(waiting_.begin(), waiting_.end(), [&](std::size_t i) { return threads_[i].tid != pid_; });
   std::erase_if(waiting_, [&](std::size_t i) {
+    threads_[i].interrupted = Clock::now();
     if (ptrace(PTRACE_INTERRUPT, threads_[i].tid, nullptr, nullptr) == 0) return false;
     threads_[i].problem = kEnded;
     return true;
@@ -144,6 +147,7 @@ bool StoppedProcess::look_at(Thread& thread) {
     return true;
   }
   thread.stopped = true;
+  read_registers(thread);  // others are still on their way to their stops
   // A trap caused by the tool, or a job-control stop, reports PTRACE_EVENT_STOP above the signal; anything else is a
   // signal on its way to the thread.
   if (info.si_status >> 8 == 0) thread.pending_signal = info.si_status;
@@ -284,22 +288,30 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks,
   return p;
 }
 
+void StoppedProcess::read_registers(Thread& thread) {
+  iovec vector{&thread.registers, sizeof thread.registers};
+  const bool was_read = ptrace(PTRACE_GETREGSET, thread.tid, reinterpret_cast<void*>(NT_PRSTATUS), &vector) == 0;
+  thread.register_bytes = was_read ? vector.iov_len : 0;
+  thread.register_errno = was_read ? 0 : errno;
+}
+
 Result<Registers> StoppedProcess::registers(Tid tid) const {
-  user_regs_struct regs{};
-  iovec vector{&regs, sizeof regs};
-  if (ptrace(PTRACE_GETREGSET, tid, reinterpret_cast<void*>(NT_PRSTATUS), &vector) != 0) {
+  const auto found = index_.find(tid);
+  const Thread none;
+  const Thread& thread = found == index_.end() ? none : threads_[found->second];
+  if (thread.register_bytes == 0) {
     return fail({.code = ErrorCode::kGone,
                  .subject = fmt::format("pid {} tid {}", pid_, tid),
                  .what = "cannot read the registers",
-                 .os_errno = errno});
+                 .os_errno = thread.register_errno});
   }
-  if (vector.iov_len != sizeof regs) {
+  if (thread.register_bytes != sizeof thread.registers) {
     return fail({.code = ErrorCode::kUnsupported,
                  .subject = fmt::format("pid {} tid {}", pid_, tid),
-                 .what = fmt::format("expected {} bytes of x86-64 registers, found {}: a 32-bit thread", sizeof regs,
-                                     vector.iov_len)});
+                 .what = fmt::format("expected {} bytes of x86-64 registers, found {}: a 32-bit thread",
+                                     sizeof thread.registers, thread.register_bytes)});
   }
-  return Registers::from_user_regs(regs);
+  return Registers::from_user_regs(thread.registers);
 }
 
 std::optional<RawThread> StoppedProcess::raw(Tid tid) const {
@@ -318,19 +330,23 @@ std::optional<RawThread> StoppedProcess::raw(Tid tid) const {
 double StoppedProcess::resume() {
   if (resumed_) return 0;
   resumed_ = true;
-  bool any = false;
-  // No std::views::reverse: clang 14, which builds the fuzzers, cannot compile libstdc++ 12's.
-  for (auto t = threads_.rbegin(); t != threads_.rend(); ++t) {
-    if (!t->stopped) continue;
-    any = true;
-    ptrace(PTRACE_DETACH, t->tid, nullptr, static_cast<long>(t->pending_signal));
-    t->stopped = false;
+  Clock::duration longest{};
+  const auto release = [&](Thread& thread) {
+    if (!thread.stopped) return;
+    ptrace(PTRACE_DETACH, thread.tid, nullptr, static_cast<long>(thread.pending_signal));
+    thread.stopped = false;
+    longest = std::max(longest, Clock::now() - thread.interrupted);
+  };
+  // Another tool waits for the main thread: who has that has the others to itself.
+  Thread* main = nullptr;
+  for (Thread& thread : threads_) {
+    if (thread.tid == pid_) main = &thread;
+    else release(thread);
   }
-  const auto ended = Clock::now();
+  if (main != nullptr) release(*main);
   watcher_.reset();
   if (hurries_) hurry_no_more();
-  if (!any) return 0;
-  return std::chrono::duration<double, std::milli>(ended - started_).count();
+  return std::chrono::duration<double, std::milli>(longest).count();
 }
 
 }  // namespace rankstacks::target

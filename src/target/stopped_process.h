@@ -11,15 +11,18 @@
 // a second thread ends the one call that may wait forever, PTRACE_SEIZE of a process that executes a program
 // (stop_watcher.h).
 //
-// Four things keep the stop short. Everything is seized before the first thread is interrupted. Each thread is waited
+// Five things keep the stop short. Everything is seized before the first thread is interrupted. Each thread is waited
 // for by its own id: waiting for "any" walks the list of all tracees in the kernel, which is quadratic (40 of 80 ms at
 // 2,000 threads). The link count of /proc/PID/task shows whether a thread was created meanwhile: one system call
-// instead of a listing. From the first interrupt to the last detach the calling thread is in the real-time class if
-// that is permitted; otherwise, on a busy machine, the process would stay paused for as long as the tool waits for a
-// processor.
+// instead of a listing. Who was stopped first is released first, the main thread excepted. From the first interrupt to
+// the last detach the calling thread is in the real-time class if that is permitted; otherwise, on a busy machine, the
+// process would stay paused for as long as the tool waits for a processor.
 #pragma once
 
+#include <sys/user.h>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,6 +49,11 @@ class StoppedProcess {
     std::string problem;     // why it could not be stopped; kEnded: it no longer exists
     // Set if it was seized and interrupted but did not stop within the timeout: its state in /proc at that time.
     std::optional<char> late;
+    std::chrono::steady_clock::time_point interrupted{};
+    // As it stopped, in the kernel's form, and how many bytes that wrote; 0: why not.
+    user_regs_struct registers{};
+    std::size_t register_bytes = 0;
+    int register_errno = ESRCH;
   };
 
   // Stops every thread, including those that are created meanwhile. `start_ticks`: the start time of the process that
@@ -77,8 +85,8 @@ class StoppedProcess {
   // All that a core says of the thread; std::nullopt if the kernel does not tell its registers.
   std::optional<RawThread> raw(Tid tid) const;
 
-  // Detaches all, and restores the scheduling class of the calling thread. Returns the time from the first interrupt to
-  // the last detach, in milliseconds; 0 if none was stopped.
+  // Detaches all, and restores the scheduling class of the calling thread. Returns the longest time for which one of
+  // them was stopped, from its interrupt to its detach, in milliseconds; 0 if none was stopped.
   double resume();
 
   std::chrono::steady_clock::time_point stopped_at() const { return started_; }
@@ -92,6 +100,7 @@ class StoppedProcess {
   void interrupt_seized();
   void await_stops();
   static bool look_at(Thread& thread);
+  static void read_registers(Thread& thread);
   bool all_are_stopped() const;
 
   Pid pid_;
