@@ -237,6 +237,7 @@ std::optional<Deadlock> explain_by_gpus(const WaitingJob& waiting) {
       none_launched_too_little(waiting.job, waiting.states, waiting.all_members()))
     return with_reference(may_be_a_step(between_sides(waiting, Reason::kCollectiveMismatch, kByCounts)), kFromLaunches);
   if (auto found = absent_from_a_group(waiting)) return found;
+  if (auto found = before_their_set_up(waiting)) return with_reference(std::move(*found), kAllRanks);
   return undecided(waiting.known_from_gpus()
                        ? "the kernels on their GPUs are of one collective, but their names do not "
                          "show whether it is the same call"

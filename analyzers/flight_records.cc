@@ -589,18 +589,35 @@ std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const 
   return Records(job, states, roles).explain();
 }
 
-std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
-                                   const std::vector<known::Role>& roles) {
-  if (!has_present_record(rank) || !knows_what_has_ended(job, rank, roles)) return "";
+namespace {
+
+// The only group in which the rank has operations that have not ended, if the record is of this time and shows that.
+const RecordedGroup* only_pending_group(const JobSnapshot& job, const RankSnapshot& rank,
+                                        const std::vector<known::Role>& roles) {
+  if (!has_present_record(rank) || !knows_what_has_ended(job, rank, roles)) return nullptr;
   const RecordedGroup* only = nullptr;
   for (const RecordedGroup& group : rank.flight_record->groups) {
     if (first_pending(group) == nullptr) continue;
-    if (only != nullptr) return "";
+    if (only != nullptr) return nullptr;
     only = &group;
   }
-  if (only == nullptr) return "";
-  const RecordedOperation& operation = *first_pending(*only);
-  return fmt::format("{}, number {} of {}", operation.name, operation.sequence, name_group(*only));
+  return only;
+}
+
+}  // namespace
+
+std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
+                                   const std::vector<known::Role>& roles) {
+  const RecordedGroup* group = only_pending_group(job, rank, roles);
+  if (group == nullptr) return "";
+  const RecordedOperation& operation = *first_pending(*group);
+  return fmt::format("{}, number {} of {}", operation.name, operation.sequence, name_group(*group));
+}
+
+std::vector<int> members_of_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
+                                          const std::vector<known::Role>& roles) {
+  const RecordedGroup* group = only_pending_group(job, rank, roles);
+  return group == nullptr ? std::vector<int>() : GroupMembers(job).of(*group, rank);
 }
 
 std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job) {

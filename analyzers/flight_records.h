@@ -34,6 +34,10 @@ std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const 
 std::string describe_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
                                    const std::vector<known::Role>& roles);
 
+// The numbers of the ranks in the group of that operation; empty if it is not known.
+std::vector<int> members_of_recorded_wait(const JobSnapshot& job, const RankSnapshot& rank,
+                                          const std::vector<known::Role>& roles);
+
 // Indices into JobSnapshot::ranks of those that have called a collective that has not ended, and that another of their
 // group has not called.
 std::set<std::size_t> ranks_ahead_by_record(const JobSnapshot& job);

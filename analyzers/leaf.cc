@@ -98,6 +98,17 @@ bool watches_itself_alone(const ThreadSnapshot& thread) {
          thread.syscall->fd_target->ends_with("anon_inode:[eventpoll] of 1 descriptor");
 }
 
+// The loop awaits the end of a child alone: by a pidfd, or by a thread of its own, which wakes it.
+bool awaits_child(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
+  if (thread.syscall && !thread.syscall->others.empty()) return thread.syscall->others.front().kind == EndKind::kChild;
+  return watches_itself_alone(thread) &&
+         std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& other) {
+           const auto innermost = std::find_if(other.frames.begin(), other.frames.end(),
+                                               [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
+           return innermost != other.frames.end() && is_place(job.frames[*innermost], known::Place::kLoopChild);
+         });
+}
+
 // A loop of the user's over several descriptors, asleep until one of them is ready: a call of a selector by the user's
 // own code.
 bool selects(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -203,6 +214,7 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
     return doing;
   }
   if (waits_in_event_loop(job, thread)) {
+    if (awaits_child(job, rank, thread)) return doing.activity = known::Activity::kSubprocess, doing;
     doing.activity = watches_itself_alone(thread) ? known::Activity::kUserCode : known::Activity::kNetworkIo;
     doing.operation = operation_of_kind(known::OperationKind::kEventLoop, "its event loop");
     return doing;

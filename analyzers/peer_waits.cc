@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "analyzers/flight_records.h"
 #include "analyzers/names.h"
 #include "analyzers/other_ends.h"
 #include "analyzers/thread_waits.h"
@@ -140,6 +142,31 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return {};
 }
 
+// The members of the groups in which ranks wait by their Flight Recorders.
+class RecordedWaits {
+ public:
+  RecordedWaits(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles)
+      : job_(job), roles_(roles) {}
+
+  // Whether the rank waits in a group that is known, and to which none of those belongs.
+  bool are_without(const RankState& s, const std::vector<std::size_t>& those, const std::vector<RankState>& states) {
+    const auto [found, is_new] = members_.try_emplace(s.rank);
+    if (is_new) {
+      const std::vector<int> members = members_of_recorded_wait(job_, job_.ranks[s.rank], roles_[s.rank]);
+      found->second.insert(members.begin(), members.end());
+    }
+    return !found->second.empty() && std::all_of(those.begin(), those.end(), [&](std::size_t i) {
+      const auto& number = job_.ranks[states[i].rank].rank;
+      return number && !found->second.contains(*number);
+    });
+  }
+
+ private:
+  const JobSnapshot& job_;
+  const std::vector<std::vector<known::Role>>& roles_;
+  std::map<std::size_t, std::set<int>> members_;  // by the index into JobSnapshot::ranks
+};
+
 }  // namespace
 
 void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
@@ -181,7 +208,8 @@ void leave_other_stores(const JobSnapshot& job, const std::vector<std::vector<kn
   }
 }
 
-void refine_by_other_ends(const JobSnapshot& job, const Families& families, std::vector<RankState>& states) {
+void refine_by_other_ends(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                          const Families& families, std::vector<RankState>& states) {
   const auto has_other_end = [&](const RankState& s) {
     const auto& call = waiting_thread(job, s).syscall;
     return call && !call->others.empty();
@@ -210,6 +238,7 @@ void refine_by_other_ends(const JobSnapshot& job, const Families& families, std:
   // holds for all that lead into it.
   enum class Way : std::uint8_t { kUnseen, kOnIt, kHolds, kFails };
   std::vector<Way> ways(states.size(), Way::kUnseen);
+  RecordedWaits recorded(job, roles);
   for (std::size_t i = 0; i < states.size(); ++i) {
     std::vector<std::size_t> path;
     std::size_t at = i;
@@ -217,7 +246,10 @@ void refine_by_other_ends(const JobSnapshot& job, const Families& families, std:
       ways[at] = Way::kOnIt;
       path.push_back(at);
     }
-    if (next[at] == kNone) ways[at] = states[at].waits() || states[at].unrelated ? Way::kFails : Way::kHolds;
+    if (next[at] == kNone) {
+      const bool may_lack_them = states[at].waits() && !recorded.are_without(states[at], path, states);
+      ways[at] = may_lack_them || states[at].unrelated ? Way::kFails : Way::kHolds;
+    }
     const Way way = ways[at] == Way::kOnIt ? Way::kHolds : ways[at];
     for (const std::size_t on : path) ways[on] = way;
   }

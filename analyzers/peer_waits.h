@@ -23,9 +23,11 @@ void leave_other_stores(const JobSnapshot& job, const std::vector<std::vector<kn
 // Turns a wait at a pipe, socket or file lock into a wait for the rank at its other end (Activity::kPeerWait,
 // RankState::peer_process). Only if the other end belongs to exactly one rank, and if the frames do not show that
 // this rank (or the one that it waits for in the same way) waits for other ranks in a library. (A rank that asks a
-// server in a rank that has arrived in a collective is what that collective lacks.) A loader worker's wait for a lock
+// server in a rank that has arrived in a collective is what that collective lacks, unless that is, by the Flight
+// Recorder, of a group of other ranks.) A loader worker's wait for a lock
 // is its rank's. If the holder is a child of a rank that waits for ranks, that child is what keeps them: the rank then
 // does what the child does (RankState::holds_by_child).
-void refine_by_other_ends(const JobSnapshot& job, const Families& families, std::vector<RankState>& states);
+void refine_by_other_ends(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                          const Families& families, std::vector<RankState>& states);
 
 }  // namespace rankstacks::analyzers

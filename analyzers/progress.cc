@@ -141,6 +141,13 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
     state.progress = Progress::kMoves;
   if (state.doing.activity == known::Activity::kPeerWait && (receives(deciding) || gets_messages(rank, state)))
     state.progress = Progress::kMoves;
+  // What it reads comes, from a store that is slow.
+  const bool reads =
+      state.doing.activity == known::Activity::kFileIo || state.doing.activity == known::Activity::kNetworkIo;
+  if (reads && !state.inferred && receives(deciding)) {
+    state.progress = Progress::kMoves;
+    state.left_wait = true;
+  }
 }
 
 }  // namespace rankstacks::analyzers

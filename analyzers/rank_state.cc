@@ -209,7 +209,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   find_peer_waits(job, states);
   refine_by_classes(job, clusters, activities, states);
   leave_other_stores(job, roles, states);
-  refine_by_other_ends(job, families, states);
+  refine_by_other_ends(job, roles, families, states);
   refine_by_accepts(job, states);
   refine_by_receiving_threads(job, roles, states);
   refine_by_lone_waits(job, roles, states);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/activity_rules.h"
+#include "analyzers/roles.h"
 #include "analyzers/sides.h"
 
 namespace rankstacks::analyzers {
@@ -47,6 +48,24 @@ std::optional<Deadlock> without_the_others_store(const WaitingJob& waiting) {
   found.explanation =
       fmt::format("{}, and {} found in the store what it takes to connect",
                   describe_side(waiting.job, waiting.states, connecting), connecting.size() == 1 ? "has" : "have");
+  return found;
+}
+
+std::optional<Deadlock> before_their_set_up(const WaitingJob& waiting) {
+  std::vector<std::size_t> before, others;
+  for (const std::size_t i : waiting.all_members()) {
+    const RankState& s = waiting.states[i];
+    const bool uses_nccl = has_nccl(waiting.facts.roles[s.rank]);
+    if (waiting.in_store(i) && !uses_nccl) before.push_back(i);
+    else if (uses_nccl && (s.doing.activity == known::Activity::kGpuWait || s.known_from_gpu)) others.push_back(i);
+    else return std::nullopt;
+  }
+  if (before.empty() || before.size() > others.size()) return std::nullopt;
+  Deadlock found = waiting.accuse(before, Reason::kStoreWait, kByPlace);
+  found.may_be_a_step = true;
+  found.explanation =
+      fmt::format("{}, and {} has not set up NCCL yet", describe_side(waiting.job, waiting.states, others),
+                  name_side(waiting.job, waiting.states, before));
   return found;
 }
 

@@ -1,4 +1,4 @@
-// Ranks that all set up one communicator, some of them still in the rendezvous store.
+// Ranks that set up their communicators, some of them still in the rendezvous store.
 #pragma once
 
 #include <optional>
@@ -14,5 +14,10 @@ namespace rankstacks::analyzers {
 // start of a large job may be slow, which more samples show. Source: pytorch c10d/ProcessGroupNCCL.cpp
 // (getNCCLComm, broadcastUniqueNCCLID, then ncclCommInitRank).
 std::optional<Deadlock> without_the_others_store(const WaitingJob& waiting);
+
+// Ranks that wait in the store and have not set up NCCL at all, while the others have, and wait for their GPUs: they
+// are at the beginning of their program, which the others have long left (one was started anew, or has executed another
+// program).
+std::optional<Deadlock> before_their_set_up(const WaitingJob& waiting);
 
 }  // namespace rankstacks::analyzers

@@ -263,7 +263,9 @@ Verdict Judge::of_stillness_at_one_place() const {
     const bool may_be_long = s.gpu.activity == GpuActivity::kKernel && !have_sampled_long();
     symmetric.doubt = may_be_long ? Doubt::kWorks : Doubt::kGpuWaits;
   }
-  if ((sleeps(s) && may_sample_longer() && span_ms() < kLongerThanWaitsMs) || have_sampled_too_briefly())
+  // A server may answer after a second or two: long polls do so.
+  const bool may_wake = sleeps(s) || s.doing.activity == known::Activity::kNetworkIo;
+  if ((may_wake && may_sample_longer() && span_ms() < kLongerThanWaitsMs) || have_sampled_too_briefly())
     symmetric.doubt = Doubt::kWakes;
   return symmetric;
 }

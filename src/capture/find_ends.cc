@@ -144,6 +144,8 @@ std::optional<std::uint64_t> socket_inode(std::string_view link) {
              : std::nullopt;
 }
 
+bool is_pidfd(std::string_view link) { return link == "anon_inode:[pidfd]" || link.starts_with("pidfd:["); }
+
 // Turns each wait into questions; each table is read once, when a wait first needs it.
 class Seeker {
  public:
@@ -188,13 +190,51 @@ class Seeker {
     std::vector<int> watched;
     for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
     sought.listens = (thread.tid == pid || watched.size() <= kMaxOfOtherThreads) && is_listening(pid, watched);
-    if (info->watched.size() != 1) return;
+    if (info->watched.size() != 1) {
+      if (std::set<Pid> awaited = awaited_by_loop(pid, watched); !awaited.empty()) {
+        sought.kind = EndKind::kChild;
+        sought.known = std::move(awaited);
+      }
+      return;
+    }
     const target::DescriptorInfo::Watched& only = info->watched.front();
     const auto file = target::descriptor_info(pid, only.fd);
     if (!file || (file->inode && only.inode && *file->inode != *only.inode)) return;
     seek_end(pid, only.fd,
              (only.events & (EPOLLIN | EPOLLPRI | EPOLLRDNORM)) != 0 || (only.events & (EPOLLOUT | EPOLLWRNORM)) == 0,
              sought);
+  }
+
+  // The processes whose end an event loop awaits (asyncio watches a pidfd of each one that a task waits for), if that
+  // is all that it awaits: whatever else it watches is its own, by which other threads wake it, or a pipe.
+  std::set<Pid> awaited_by_loop(Pid pid, const std::vector<int>& watched) {
+    constexpr std::size_t kMax = 64;
+    std::set<Pid> awaited;
+    std::vector<std::uint64_t> sockets;
+    if (watched.size() > kMax) return {};
+    for (const int fd : watched) {
+      const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
+      if (!link) return {};
+      if (const auto inode = socket_inode(*link)) {
+        sockets.push_back(*inode);
+      } else if (is_pidfd(*link)) {
+        const auto info = target::descriptor_info(pid, fd);
+        if (!info || !info->process) return {};
+        awaited.insert(*info->process);
+      } else if (!link->starts_with("pipe:[") && *link != "anon_inode:[eventfd]") {
+        return {};
+      }
+    }
+    if (awaited.empty() || sockets.empty()) return awaited;
+    std::set<std::uint64_t> own;
+    for (const int fd : target::proc::descriptors_of(pid))
+      if (const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd)))
+        if (const auto inode = socket_inode(*link)) own.insert(*inode);
+    const bool are_own = std::all_of(sockets.begin(), sockets.end(), [&](std::uint64_t socket) {
+      const auto peer = unix_peers_.peer_of(socket);
+      return peer && own.contains(*peer);
+    });
+    return are_own ? awaited : std::set<Pid>();
   }
 
   // The TCP sockets of the process's network namespace. Tables that were read during the capture are read once more if
@@ -265,7 +305,7 @@ class Seeker {
     } else if (const auto inode = socket_inode(*link)) {
       sought.kind = EndKind::kSocket;
       seek_socket(pid, *inode, sought);
-    } else if (*link == "anon_inode:[pidfd]" || link->starts_with("pidfd:[")) {
+    } else if (is_pidfd(*link)) {
       sought.kind = EndKind::kChild;
       if (const auto info = target::descriptor_info(pid, fd); info && info->process)
         sought.known.insert(*info->process);

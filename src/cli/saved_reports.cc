@@ -25,9 +25,23 @@ namespace {
 
 constexpr std::size_t kFilesAtOnce = 64;  // whose texts are in memory
 
+// What a tool leaves that was to dump a process and has failed; std::nullopt if it is something else.
+std::optional<std::string> failed_dump(const std::string& text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    return "the file is empty: the tool that was to write it has failed";
+  // pystack, where a thread has begun and has called nothing yet.
+  if (text.starts_with("The frame stack for thread ") && text.find("is empty") != std::string::npos &&
+      !dumps::is_dump(text))
+    return "pystack has failed at a thread without frames, and shows none of the others";
+  return std::nullopt;
+}
+
 // A saved report, or the dump of another tool.
 Result<JobSnapshot> read_report_or_dump(const std::string& text, const std::string& path, const FileRanks& ranks) {
   const auto stated = ranks.find(path);
+  if (auto failed = failed_dump(text))
+    return fail(
+        {.code = ErrorCode::kMalformed, .subject = path, .what = std::move(*failed), .hint = "dump it once more"});
   if (dumps::is_dump(text))
     return dumps::read_dump(text, path, stated != ranks.end() ? stated->second : dumps::rank_from_dump_name(path));
   auto report = report::read_json_report(text, path);

@@ -89,6 +89,7 @@ constexpr PlaceRule kRules[] = {
     {P::kProcessLock, "", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py"},
 
     {P::kEventLoop, "_run_once", M::kSuffix, "asyncio/base_events.py", "cpython Lib/asyncio/base_events.py"},
+    {P::kLoopChild, "_do_waitpid", M::kSuffix, "asyncio/unix_events.py", "cpython Lib/asyncio/unix_events.py: ThreadedChildWatcher"},
     {P::kServerLoop, "_run_once", M::kSuffix, "asyncio/base_events.py", "cpython Lib/asyncio/base_events.py"},
     {P::kServerLoop, "serve_forever", M::kSuffix, "/socketserver.py", "cpython Lib/socketserver.py"},
     {P::kServerLoop, "_worker", M::kSuffix, "concurrent/futures/thread.py", "cpython Lib/concurrent/futures/thread.py"},

@@ -34,6 +34,7 @@ enum class Place {
   kProcessPipe,
   kProcessLock,
   kEventLoop,     // asyncio's loop
+  kLoopChild,     // a thread in which that waits for a child
   kServerLoop,    // a loop that waits for the next event, request or task
   kLoopWait,      // the function in which such a loop waits
   kThreadStart,   // at the root of each Python thread and worker process

@@ -84,6 +84,7 @@ inline constexpr WordTable<known::Place, known::kPlaces> kPlaceWords = {
      {known::Place::kProcessPipe, "process-pipe"},
      {known::Place::kProcessLock, "process-lock"},
      {known::Place::kEventLoop, "event-loop"},
+     {known::Place::kLoopChild, "event-loop-child"},
      {known::Place::kServerLoop, "server-loop"},
      {known::Place::kLoopWait, "loop-wait"},
      {known::Place::kThreadStart, "thread-start"},

@@ -148,6 +148,19 @@ TEST_CASE("an event loop: its pool's threads show what it waits for, else it wai
     CHECK(
         has(verdict_text(literal), "user-code: waits in its event loop, which watches no socket (main at train.py:30"));
   }
+  SECTION("it awaits the end of a child, by a thread of asyncio's") {
+    literal.job.ranks[2].threads[0].syscall->fd_target = "anon_inode:[eventpoll] of 1 descriptor";
+    literal.thread(literal.job.ranks[2], 950, "waitpid-0",
+                   {libc("wait4"), py("_do_waitpid", kLib + "asyncio/unix_events.py", 1400),
+                    py("run", kLib + "threading.py", 975)});
+    CHECK(has(verdict_text(literal), "subprocess"));
+  }
+  SECTION("it awaits the end of a child, by a descriptor of that") {
+    literal.job.ranks[2].threads[0].syscall->fd_target = "anon_inode:[eventpoll] of 2 descriptors";
+    literal.job.ranks[2].threads[0].syscall->others.push_back(
+        {.pid = 4712, .kind = EndKind::kChild, .command = "tool"});
+    CHECK(has(verdict_text(literal), "subprocess"));
+  }
   SECTION("a task of rank 2 awaits something") {
     CHECK(has(verdict_text(literal), "network-io: waits in its event loop (main at train.py:30"));
     CHECK(has(advice(literal), "all_tasks"));

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyzers/analysis.h"
+#include "support/literal_gpu.h"
 #include "support/literal_job.h"
 
 using namespace rankstacks;
@@ -67,6 +68,24 @@ TEST_CASE("a server that reads a request: whoever has sent the half of it") {
     ranks[r].threads[0].syscall->own_end = true;
   }
   CHECK(accused(literal) == Accused{{2, "file-io"}});
+}
+
+TEST_CASE("a server in a rank that waits in a group without the one that asks") {
+  const auto job = [](std::vector<int> members) {
+    LiteralJob literal;
+    blocked(literal.rank(0, 3, in_ring()), {pid_of(1)});
+    RankSnapshot& server = nccl_rank(literal, 1, 3, waits_for_gpu());
+    RecordedGroup group{.name = "1", .description = "g", .library = "nccl", .ranks = std::move(members)};
+    group.last_enqueued = 4, group.last_completed = 3;
+    RecordedOperation& waits = group.operations.emplace_back();
+    waits.sequence = 4, waits.name = "all_reduce", waits.state = RecordedState::kStarted;
+    server.flight_record =
+        FlightRecord{.path = "/tmp/trace_1", .version = "2.10", .age_ms = 100.0, .groups = {std::move(group)}};
+    literal.rank(2, 3, at_work(), 'R');
+    return accused(literal);
+  };
+  CHECK(job({1, 2}) == Accused{{2, "user-code"}});
+  CHECK(job({0, 1, 2}).contains(0));  // it is what the collective lacks
 }
 
 TEST_CASE("all of a ring wait: nobody differs") {
@@ -325,6 +344,26 @@ TEST_CASE("a rank in a read that returned again and again between the samples ha
     literal.job.ranks[0].threads[0].motion->runs = 1;
     CHECK(accused(literal) == Accused{{1, "user-code"}});
   }
+}
+
+TEST_CASE("a rank whose reads return again and again gets what it reads, while others wait for it") {
+  const auto job = [](std::int64_t runs, double span_ms) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) {
+      RankSnapshot& rank = literal.rank(
+          r, 4,
+          r == 1 ? Stack{libc("read"), py("restore", "/home/u/train.py", 70)} + in_main(3) : waits_in_all_reduce());
+      if (r == 1) {
+        blocked(rank, {4711}, "read", EndKind::kPipe);
+        rank.threads[0].syscall->fd_target = "/tmp/shard";
+      }
+      rank.threads[0].motion =
+          Motion{.samples = 8, .places = 1, .runs = r == 1 ? runs : 0, .span_ms = span_ms, .in_one_function = true};
+    }
+    return verdict_of(literal);
+  };
+  CHECK(job(0, 5000).suspects.at(0).reason == Reason::kFileIo);
+  CHECK(job(200, 5000).status != VerdictStatus::kCulprit);
 }
 
 TEST_CASE("what is no wait for another rank") {

@@ -2,6 +2,7 @@
 
 #include "analyzers/analysis.h"
 #include "support/collective_calls.h"
+#include "support/literal_gpu.h"
 
 using namespace rankstacks;
 using namespace rankstacks::analyzers;
@@ -43,4 +44,22 @@ TEST_CASE("one store is not that of the others: NCCL's id is not found in it") {
     for (int r = 0; r < 2; ++r) add(r, 2, r == 1, r == 1 ? "1" : "2");
     CHECK(accused(literal) != Accused{{1, "store-wait"}});
   }
+}
+
+TEST_CASE("a rank that is at the beginning of its program, while the others wait for their GPUs") {
+  const Stack in_store = Stack{libc("poll"), nat("c10d::TCPStore::wait(std::vector<std::string> const&)"),
+                               py("rejoin", "/home/u/train.py", 5)} +
+                         in_main(3);
+  const auto job = [&](bool has_set_up_nccl, int waiting) {
+    LiteralJob literal;
+    for (int r = 0; r < 3; ++r) {
+      if (r < waiting) nccl_rank(literal, r, 3, waits_for_gpu());
+      else if (has_set_up_nccl) nccl_rank(literal, r, 3, in_store);
+      else literal.rank(r, 3, in_store);
+    }
+    return accused(literal);
+  };
+  CHECK(job(false, 2) == Accused{{2, "store-wait"}});
+  CHECK(job(true, 2).empty());
+  CHECK(job(false, 1).empty());
 }

@@ -254,6 +254,20 @@ def case_other_files_are_refused(directory):
     check((status, out) == (2, b"") and b"not a JSON report" in err and b"hint: " in err and b"py-spy" in err, "%d %r" % (status, err))
 
 
+def case_dumps_that_failed(directory):
+    """The tool was to dump a process and could not: the file says so, or nothing; what others wrote is shown."""
+    good = shutil.copy(os.path.join(SOURCE, "fixtures", "dumps", "py-spy", "rank0.txt"), directory)
+    for name, text, said in (("empty.txt", "", b"empty.txt: the file is empty"),
+                             ("rank1.txt", "The frame stack for thread 3864 is empty\n", b"rank1.txt: pystack has failed at a thread without frames")):
+        path = os.path.join(directory, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        status, out, err = run_tool("report", path)
+        check((status, out) == (2, b"") and said in err and b"hint: dump it once more" in err, "%d %r" % (status, err))
+        status, out, err = run_tool("report", good, path)
+        check(status == 1 and b"1 rank" in out and said in err, "%d %r %r" % (status, out, err))
+
+
 def case_hostile_text(directory):
     """Control characters, endless names, a million threads: bounded, and shown so that no terminal acts on it."""
     path = os.path.join(directory, "rank1.txt")

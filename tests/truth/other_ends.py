@@ -380,6 +380,21 @@ def case_a_named_child(directory):
                 check_ends(parent, "child", {last: None}, named="%s pid %d (a child of rank 0)" % ("wait4 for" if call == "wait4" else "for", last))
 
 
+def case_children_of_an_event_loop(directory):
+    program = ("import asyncio\nasyncio.set_child_watcher(asyncio.PidfdChildWatcher())\nasync def work():\n%s"
+               "    c = await asyncio.create_subprocess_exec('sleep', '1001', stdout=asyncio.subprocess.PIPE)\n    await c.wait()\nasyncio.run(work())")
+    connects = "    s = await asyncio.start_server(print, '127.0.0.1', 0)\n    r, w = await asyncio.open_connection(*s.sockets[0].getsockname())\n"
+    with Processes() as run:
+        for code, awaits_child in ((program % "", True), (program % connects, False)):    # somebody may send something as well
+            parent = run.python(code, call="epoll_wait", env=rank(0))
+            wait_until(lambda: children_of(parent) and state_of(children_of(parent)[0]) == "S", "its child sleeps")
+            settle(parent)
+            if awaits_child:
+                check_ends(parent, "child", {children_of(parent)[0]: None})
+            else:
+                check_nobody(parent)
+
+
 def case_nobody(directory):
     with Processes() as run:
         check_nobody(run.python("s = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()\ns.accept()", call="accept4"))
