@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -159,33 +162,34 @@ bool begins_program(const Frame& frame) {
   return frame.function == "<module>" || frame.function == "_run_module_as_main";
 }
 
-// Whether a tool has lost the callers of what the rank does (pystack does, in one of some thousand stacks), so that it
-// cannot be compared with other ranks: none of its threads comes from the beginning of its program, as theirs do. What
+// The rank of whose thread a tool has lost the callers (pystack does, in one of some thousand stacks), so that it
+// cannot be compared with others: none of its threads comes from the beginning of its program, as theirs do. What
 // Python calls as a program ends has no callers either: hooks of the user's, functions of its own library and torch's.
-bool lacks_callers(const JobSnapshot& job, const std::vector<RankState>& states, const RankState& state) {
-  const auto begins = [&](const RankState& of) {
-    const auto& threads = job.ranks[of.rank].threads;
-    return std::any_of(threads.begin(), threads.end(), [&](const ThreadSnapshot& thread) {
+std::optional<std::size_t> rank_without_callers(const JobSnapshot& job, const std::vector<RankState>& states) {
+  const auto name_of = [](const Frame& frame) { return std::pair(frame.function, frame.file); };
+  std::vector<const RankState*> cut;  // the others begin their programs
+  std::set<std::pair<std::optional<std::string>, std::optional<std::string>>> called;  // by those
+  for (const RankState& s : states) {
+    const ThreadSnapshot* leading = leading_thread(job, s);
+    if (leading == nullptr) continue;
+    const auto& threads = job.ranks[s.rank].threads;
+    const bool begins = std::any_of(threads.begin(), threads.end(), [&](const ThreadSnapshot& thread) {
       const auto path = python_path(job, thread);
       return !path.empty() && begins_program(*path.front());
     });
-  };
-  const ThreadSnapshot* thread = leading_thread(job, state);
-  if (thread == nullptr || job.ranks[state.rank].source != Source::kDump || begins(state)) return false;
-  const auto path = python_path(job, *thread);
-  if (path.empty() || !path.front()->file) return false;
-  const Frame* outermost = path.front();
-  if (!is_users_code(*outermost)) {
-    const bool is_packages =
-        contains(*outermost->file, "-packages/") && !contains(*outermost->file, "-packages/torch/");
-    return is_packages && std::any_of(states.begin(), states.end(), begins);
+    if (!begins) cut.push_back(&s);
+    else
+      for (const Frame* frame : python_path(job, *leading)) called.insert(name_of(*frame));
   }
-  return std::any_of(states.begin(), states.end(), [&](const RankState& other) {
-    const ThreadSnapshot* its = leading_thread(job, other);
-    if (its == nullptr || !begins(other)) return false;
-    const auto called = python_path(job, *its);
-    return std::any_of(called.begin(), called.end(), [&](const Frame* f) { return is_same_function(f, outermost); });
-  });
+  for (const RankState* s : cut) {
+    const auto path = python_path(job, *leading_thread(job, *s));
+    if (job.ranks[s->rank].source != Source::kDump || path.empty() || !path.front()->file) continue;
+    const std::string& file = *path.front()->file;
+    const bool in_package = contains(file, "-packages/") && !contains(file, "-packages/torch/");
+    if (is_users_code(*path.front()) ? called.contains(name_of(*path.front())) : in_package && !called.empty())
+      return s->rank;
+  }
+  return std::nullopt;
 }
 
 // What the rank does within its process, and may have done a moment later, as long as nothing shows that it cannot.
@@ -260,9 +264,8 @@ std::string Judge::not_shown_by_dumps(const Verdict& verdict) const {
       }))
     return std::string(moment);
   if (within_process || mismatch || all([](const Suspect& s) { return s.reason == Reason::kUnmatchedP2p; })) {
-    const auto cut = std::find_if(states_.begin(), states_.end(),
-                                  [&](const RankState& s) { return lacks_callers(job_, states_, s); });
-    if (cut != states_.end()) return fmt::format("the stack of {} lacks its callers", name_ranks(job_, {cut->rank}));
+    if (const auto cut = rank_without_callers(job_, states_))
+      return fmt::format("the stack of {} lacks its callers", name_ranks(job_, {*cut}));
   }
   if (within_process) {
     const bool some_in_own_code =
