@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace rankstacks::target {
 namespace {
@@ -11,7 +12,7 @@ constexpr std::size_t kPage = 4096;
 constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};  // the kernel owns it
 // Limits of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the
 // clock is read again.
-constexpr std::size_t kMaxBatch = 512, kMaxOfCall = 4u << 20;
+constexpr std::size_t kMaxBatch = 1000, kMaxOfCall = 4u << 20;
 // A pointer chain that leads into a page is likely to continue in the following ones: Python allocates frames and
 // objects in arenas.
 constexpr std::size_t kReadAhead = 2;
@@ -53,10 +54,11 @@ bool CopiedMemory::refresh() {
   const std::size_t stacks = pieces.size();
   for (const auto& [page, copy] : pages_)
     pieces.push_back({{page + copy.wanted.from, page + copy.wanted.to}, copy.bytes + copy.wanted.from});
-  for (const auto& [page, bytes] : missing_) pieces.push_back({{page, page + kPage}, bytes});
   // Pages that follow each other are copied by fewer steps of the kernel.
   std::sort(pieces.begin() + static_cast<std::ptrdiff_t>(stacks), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.range.start < b.range.start; });
+  // Each of these ends a call, if it is still not there.
+  for (const auto& [page, bytes] : missing_) pieces.push_back({{page, page + kPage}, bytes});
   const std::vector<std::size_t> copied = read_pieces(pieces);
   if (!fetches_) {
     drop_copies();
@@ -91,6 +93,7 @@ void CopiedMemory::open(Tid tid, LeavableThread* reader) {
 void CopiedMemory::close() {
   tid_ = 0;
   reader_ = nullptr;
+  second_ = nullptr;
   fetches_ = false;
   missing_ = {};
 }
@@ -112,42 +115,65 @@ void CopiedMemory::give_back(std::size_t bytes) {
   taken_ -= bytes;
 }
 
+// Requests as many pieces of `left` as one call takes.
+CopiedMemory::Request CopiedMemory::next_request(std::span<const Piece> pieces, std::vector<Unasked>& left,
+                                                 CopyCall& call) {
+  Unasked& of = left.back();
+  Request request{of.first, &call};
+  call.clear();
+  std::size_t bytes = 0;
+  for (; of.first < of.end && call.local.size() < kMaxBatch; ++of.first) {
+    const Piece& p = pieces[of.first];
+    if (of.first > request.first && bytes + p.range.size() > kMaxOfCall) break;
+    call.local.push_back({p.into, p.range.size()});
+    call.remote.push_back({reinterpret_cast<void*>(p.range.start), p.range.size()});
+    bytes += p.range.size();
+  }
+  if (of.first == of.end) left.pop_back();
+  return request;
+}
+
 // process_vm_readv() stops at the first piece that faults, and copies everything before it in full (a piece may be cut
 // at a page boundary). The rest is requested again, without that piece.
-std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces) {
-  std::vector<std::size_t> copied(pieces.size(), 0);
-  std::vector<iovec> local, remote;
-  std::size_t first = 0;
-  while (first < pieces.size() && fetches_) {
-    local.clear();
-    remote.clear();
-    std::size_t bytes = 0;
-    for (std::size_t i = first;
-         i < pieces.size() && local.size() < kMaxBatch && (i == first || bytes + pieces[i].range.size() <= kMaxOfCall);
-         ++i) {
-      const Piece& p = pieces[i];
-      local.push_back({p.into, p.range.size()});
-      remote.push_back({reinterpret_cast<void*>(p.range.start), p.range.size()});
-      bytes += p.range.size();
-    }
-    const std::size_t count = local.size();
-    ssize_t n = 0;
-    const auto call = [&] { n = process_vm_readv(tid_, local.data(), count, remote.data(), count, 0); };
-    if (reader_ != nullptr) reader_->blocking(call);
-    else call();
-    if (!fetches_) break;  // ended meanwhile: the process may run again, and what was read is not consistent
-    std::size_t left = n < 0 ? 0 : static_cast<std::size_t>(n);
-    std::size_t i = 0;
-    for (; i < count && left >= pieces[first + i].range.size(); ++i) {
-      copied[first + i] = pieces[first + i].range.size();
-      left -= copied[first + i];
-    }
-    if (i == count) {
-      first += count;
+void CopiedMemory::note_copied(const Request& request, std::vector<Unasked>& left, std::vector<std::size_t>& copied) {
+  std::size_t bytes = request.call->copied < 0 ? 0 : static_cast<std::size_t>(request.call->copied);
+  const std::vector<iovec>& asked = request.call->local;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    copied[request.first + i] = std::min(bytes, asked[i].iov_len);
+    if (bytes >= asked[i].iov_len) {
+      bytes -= asked[i].iov_len;
       continue;
     }
-    copied[first + i] = left;  // the piece that faulted, as far as it could be read
-    first += i + 1;
+    if (i + 1 < asked.size()) left.push_back({request.first + i + 1, request.first + asked.size()});
+    return;
+  }
+}
+
+std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces) {
+  std::vector<std::size_t> copied(pieces.size(), 0);
+  if (pieces.empty()) return copied;
+  const auto second = pieces.size() >= kWorthTwo ? second_ : nullptr;
+  std::vector<Unasked> own{{0, pieces.size()}}, others;
+  if (second) {
+    own.front().end = pieces.size() / 2;
+    others.push_back({pieces.size() / 2, pieces.size()});
+  }
+  CopyCall call;
+  while (fetches_ && !(own.empty() && others.empty())) {
+    std::optional<Request> other;
+    if (own.empty()) std::swap(own, others);
+    else if (!others.empty()) other = next_request(pieces, others, second->call);
+    const Request request = next_request(pieces, own, call);
+    const auto make = [&, tid = tid_] {
+      if (other) second->begin(tid);
+      call.make(tid);
+      if (other) second->wait();
+    };
+    if (reader_ != nullptr) reader_->blocking(make);
+    else make();
+    if (!fetches_) break;  // ended meanwhile: the process may run again, and what was read is not consistent
+    note_copied(request, own, copied);
+    if (other) note_copied(*other, others, copied);
   }
   return copied;
 }

@@ -13,14 +13,17 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/leavable_thread.h"
 #include "base/types.h"
 #include "target/copy_arena.h"
 #include "target/copy_limits.h"
+#include "target/second_copier.h"
 
 namespace rankstacks::target {
 
@@ -59,6 +62,13 @@ class CopiedMemory {
   // For when the reading thread will not return from the kernel: the memory that its call may still write to is never
   // freed.
   void abandon_read() { arena_.keep_for_ever(); }
+
+  // From how many pieces on a second thread takes half of them: waking it takes as long as copying ten.
+  static constexpr std::size_t kWorthTwo = 64;
+  // That thread; nullptr: none. Called while the reading thread waits.
+  void share_with(std::shared_ptr<SecondCopier::Shared> second) { second_ = std::move(second); }
+  // How many pieces refresh() copies.
+  std::size_t pieces() const { return regions_.size() + pages_.size() + missing_.size(); }
 
   // Allocates memory for this many bytes in advance, so that the copying itself allocates nothing.
   void reserve(std::size_t bytes) { arena_.reserve(bytes); }
@@ -128,6 +138,18 @@ class CopiedMemory {
   // The copied bytes from `address` on, as far as they are contiguous; empty if that address was not copied.
   std::span<const std::byte> at(Address address) const;
 
+  // Pieces of a list that have not been requested yet.
+  struct Unasked {
+    std::size_t first, end;
+  };
+  // A call for pieces that follow each other.
+  struct Request {
+    std::size_t first;
+    const CopyCall* call;
+  };
+  static Request next_request(std::span<const Piece> pieces, std::vector<Unasked>& left, CopyCall& call);
+  static void note_copied(const Request& request, std::vector<Unasked>& left, std::vector<std::size_t>& copied);
+
   // Returns the number of bytes copied for each piece.
   std::vector<std::size_t> read_pieces(std::span<const Piece> pieces);
 
@@ -141,6 +163,7 @@ class CopiedMemory {
   Tid tid_ = 0;  // 0: closed
   std::atomic<bool> fetches_{false};
   LeavableThread* reader_ = nullptr;
+  std::shared_ptr<SecondCopier::Shared> second_;
   CopyLimits limits_;
   std::size_t taken_ = 0, of_pool_ = 0;
   CopyArena arena_;

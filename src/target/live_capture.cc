@@ -304,6 +304,7 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
     read_stopped_process(reader);
     while_stopped();
   });  // the thread keeps its raised scheduling class to its end; otherwise it might be late to report that it is done
+  stopped->read_signals();
   const bool in_time = reader.wait_until(started + limits.longest);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, process_.memory_tid);

@@ -66,6 +66,7 @@ struct LiveTarget::StillRead {
   std::unordered_set<Tid> movers = {};                    // that have run during an attempt
   std::unordered_map<Tid, Registers> stopped = {};        // those that are stopped
   bool walks_in_stop = false;                             // the copy alone did not have all that the walk needs
+  bool compares_in_stop = false;                          // those that were released have waked others
   std::unordered_map<Tid, std::string> not_stopped = {};  // why not, of those that were to be stopped
   std::unordered_set<Tid> ended = {};                     // those that had ended when they were to be stopped
   std::unordered_set<Tid> moved = {};                     // that may have run during the last attempt
@@ -203,6 +204,9 @@ void LiveTarget::compare(LeavableThread& reader, StillRead& still) {
 // Stops these threads, and those that run meanwhile. False: the time is over, or the process is another one.
 //
 // In the place of a thread that has ended meanwhile there may be a new one, which nobody has listed.
+//
+// The comparison proves as much when those that were stopped run again: what it compares began before the copy and ends
+// after it. So they are not held for it, unless that has failed before: they may have waked a thread that slept.
 bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted) {
   for (int stops = 0; !wanted.empty() && stops < kMaxStops; ++stops) {
     still.is_done = still.placed = still.walked = false;
@@ -216,6 +220,7 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
     still.placed = true;
     read_process(reader);
     if (still.walks_in_stop) still.run_walk();
+    if (!still.compares_in_stop) break;
     compare(reader, still);
     if (!still.same_threads) break;
     wanted.clear();
@@ -223,7 +228,13 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
       if (still.is_stoppable(tid)) wanted.push_back(tid);
   }
   memory_.hold();
-  if (!still.requests.release()) return false;
+  still.requests.begin_release();
+  if (!still.compares_in_stop && still.same_threads) {
+    compare(reader, still);
+    still.movers.insert(still.moved.begin(), still.moved.end());
+    still.compares_in_stop = !still.is_done;
+  }
+  if (!still.requests.await_release()) return false;
   hurry_no_more();
   if (still.is_done && !still.walks_in_stop) {
     still.run_walk();
@@ -321,6 +332,7 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   std::optional<StoppedProcess> held;
   drop_copy(limits);
   std::unique_ptr<std::byte[]> held_heap;
+  std::optional<SecondCopier> second;
   LeavableThread reader([&] { held_heap = grown_heap(); });
   memory_.open(process_.memory_tid, &reader);
   stopped_until_ = Deadline::at(still.end);
@@ -330,10 +342,15 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
       stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
       held.reset();
     } else if (!request->release) {
+      if (!second && memory_.pieces() >= CopiedMemory::kWorthTwo) {
+        second.emplace();
+        memory_.share_with(second->shared());
+      }
       if (!held) held.emplace(pid_);
       grant(*held, request->tids, still);
     }
     still.requests.answer();
+    if (held) held->read_signals();
   }
   const bool in_time = reader.wait_until(still.end);
   if (!in_time) memory_.end_fetching();
@@ -341,6 +358,7 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   if (held) stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
   const auto taken = std::chrono::steady_clock::now() - started;
   end_reading(reader, in_time);
+  if (second && does_not_answer_) second->leave_behind();
   // What was read by then of threads that have not run since the attempt began is theirs.
   if (!in_time && !still.is_done && still.placed) still.note_moved(moved_since(pid_, still.seen));
   if (still.is_to_be_stopped(threads_) || (still.may_stop() && after && !after->same_program(before))) {

@@ -4,8 +4,8 @@
 //     reader                                  tracer
 //     ask({4711}) ──> waits                   next() ──> stops 4711
 //             <────────────────────────────── answer()
-//     release() ────> waits                   next() ──> resumes all
-//             <────────────────────────────── answer()
+//     begin_release() ──────────────────────> next() ──> resumes all
+//     await_release() waits <──────────────── answer()
 //     finish()                                next() ──> std::nullopt
 #pragma once
 
@@ -26,9 +26,14 @@ class StopRequests {
 
   // By the reader. Returns when these threads are stopped, as far as they can be; false: the time is over, and nothing
   // is stopped any more.
-  bool ask(std::vector<Tid> tids) { return request({std::move(tids), false}); }
-  // By the reader. Returns when no thread is stopped any more; false: the time is over.
-  bool release() { return request({{}, true}); }
+  bool ask(std::vector<Tid> tids) {
+    request({std::move(tids), false});
+    return await_answer();
+  }
+  // By the reader, who can do something else between the two. The second one returns when no thread is stopped any
+  // more; false: the time is over.
+  void begin_release() { request({{}, true}); }
+  bool await_release() { return await_answer(); }
   void finish() {
     const std::lock_guard lock(mutex_);
     is_finished_ = true;
@@ -55,10 +60,13 @@ class StopRequests {
   }
 
  private:
-  bool request(Request what) {
-    std::unique_lock lock(mutex_);
+  void request(Request what) {
+    const std::lock_guard lock(mutex_);
     asked_ = std::move(what);
     changed_.notify_all();
+  }
+  bool await_answer() {
+    std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !asked_ || is_over_; });
     return !is_over_;
   }

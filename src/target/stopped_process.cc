@@ -133,13 +133,38 @@ void StoppedProcess::interrupt_seized() {
   });
 }
 
-// Returns true if the thread has stopped or ended. The stop is only peeked at (WNOWAIT): a wait that consumes it also
-// consumes the signal on its way to the thread, and if this tool were killed now, nobody would deliver that signal
-// (Linux kernel/exit.c, wait_task_stopped() clears exit_code).
+namespace {
+
+// What has become of a thread; info.si_pid is 0 if it is still on its way to its stop. The stop is only peeked at
+// (WNOWAIT): a wait that consumes it also consumes the signal on its way to the thread, and if this tool were killed
+// now, nobody would deliver that signal (Linux kernel/exit.c, wait_task_stopped() clears exit_code).
+int peek_at_stop(Tid tid, siginfo_t& info) {
+  return waitid(P_PID, static_cast<id_t>(tid), &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL);
+}
+
+}  // namespace
+
+// A trap caused by the tool, or a job-control stop, reports PTRACE_EVENT_STOP above the signal; anything else is a
+// signal on its way to the thread.
+void StoppedProcess::note_signal(Thread& thread, const siginfo_t& info) {
+  thread.is_signal_known = true;
+  if (info.si_code == CLD_TRAPPED && info.si_status >> 8 == 0) thread.pending_signal = info.si_status;
+}
+
+void StoppedProcess::read_signals() {
+  for (Thread& thread : threads_) {
+    if (!thread.stopped || thread.is_signal_known) continue;
+    siginfo_t info{};
+    if (peek_at_stop(thread.tid, info) == 0) note_signal(thread, info);
+  }
+}
+
+// Returns true if the thread has stopped or ended.
 bool StoppedProcess::look_at(Thread& thread) {
+  read_registers(thread);
+  if (thread.register_bytes > 0) return thread.stopped = true;
   siginfo_t info{};
-  const int failed =
-      waitid(P_PID, static_cast<id_t>(thread.tid), &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL);
+  const int failed = peek_at_stop(thread.tid, info);
   if ((failed == 0 && info.si_pid == 0) || (failed != 0 && errno == EINTR)) return false;
   if (failed != 0 || info.si_code != CLD_TRAPPED) {
     thread.problem = kEnded;
@@ -147,10 +172,8 @@ bool StoppedProcess::look_at(Thread& thread) {
     return true;
   }
   thread.stopped = true;
-  read_registers(thread);  // others are still on their way to their stops
-  // A trap caused by the tool, or a job-control stop, reports PTRACE_EVENT_STOP above the signal; anything else is a
-  // signal on its way to the thread.
-  if (info.si_status >> 8 == 0) thread.pending_signal = info.si_status;
+  read_registers(thread);
+  note_signal(thread, info);
   return true;
 }
 
@@ -330,6 +353,7 @@ std::optional<RawThread> StoppedProcess::raw(Tid tid) const {
 double StoppedProcess::resume() {
   if (resumed_) return 0;
   resumed_ = true;
+  read_signals();
   Clock::duration longest{};
   const auto release = [&](Thread& thread) {
     if (!thread.stopped) return;

@@ -11,17 +11,20 @@
 // a second thread ends the one call that may wait forever, PTRACE_SEIZE of a process that executes a program
 // (stop_watcher.h).
 //
-// Five things keep the stop short. Everything is seized before the first thread is interrupted. Each thread is waited
-// for by its own id: waiting for "any" walks the list of all tracees in the kernel, which is quadratic (40 of 80 ms at
-// 2,000 threads). The link count of /proc/PID/task shows whether a thread was created meanwhile: one system call
-// instead of a listing. Who was stopped first is released first, the main thread excepted. From the first interrupt to
-// the last detach the calling thread is in the real-time class if that is permitted; otherwise, on a busy machine, the
-// process would stay paused for as long as the tool waits for a processor.
+// Six things keep the stop short. Everything is seized before the first thread is interrupted. That a thread has
+// stopped is seen from its registers, which the kernel tells of a stopped thread alone: one call in place of two; which
+// signal has stopped it can be asked later (read_signals()). A thread that has not stopped is waited for by its own id:
+// waiting for "any" walks the list of all tracees in the kernel, which is quadratic (40 of 80 ms at 2,000 threads). The
+// link count of /proc/PID/task shows whether a thread was created meanwhile: one system call instead of a listing. Who
+// was stopped first is released first, the main thread excepted. From the first interrupt to the last detach the
+// calling thread is in the real-time class if that is permitted; otherwise, on a busy machine, the process would stay
+// paused for as long as the tool waits for a processor.
 #pragma once
 
 #include <sys/user.h>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,7 +49,8 @@ class StoppedProcess {
     Tid tid = 0;
     bool stopped = false;
     int pending_signal = 0;  // to be delivered at the detach
-    std::string problem;     // why it could not be stopped; kEnded: it no longer exists
+    bool is_signal_known = false;
+    std::string problem;  // why it could not be stopped; kEnded: it no longer exists
     // Set if it was seized and interrupted but did not stop within the timeout: its state in /proc at that time.
     std::optional<char> late;
     std::chrono::steady_clock::time_point interrupted{};
@@ -85,6 +89,10 @@ class StoppedProcess {
   // All that a core says of the thread; std::nullopt if the kernel does not tell its registers.
   std::optional<RawThread> raw(Tid tid) const;
 
+  // Asks for the signals that are to be delivered at the detach. resume() does so otherwise: call it while something
+  // else has to be waited for.
+  void read_signals();
+
   // Detaches all, and restores the scheduling class of the calling thread. Returns the longest time for which one of
   // them was stopped, from its interrupt to its detach, in milliseconds; 0 if none was stopped.
   double resume();
@@ -100,6 +108,7 @@ class StoppedProcess {
   void interrupt_seized();
   void await_stops();
   static bool look_at(Thread& thread);
+  static void note_signal(Thread& thread, const siginfo_t& info);
   static void read_registers(Thread& thread);
   bool all_are_stopped() const;
 

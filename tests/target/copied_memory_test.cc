@@ -243,3 +243,31 @@ TEST_CASE("copied again: pages that can be read since, and pages that no longer 
   CHECK(has(memory, pages.address(0, kPage)));
   CHECK_FALSE(memory.has_missed());
 }
+
+TEST_CASE("copied again by two threads: each page once, and the unreadable ones cost no others") {
+  constexpr std::size_t kPages = 2'500;
+  const Stacks pages(kPages, kPage);
+  SecondCopier second;
+  CopiedMemory memory;
+  memory.open(getpid());
+  memory.share_with(second.shared());
+  for (std::size_t i = 0; i < kPages; ++i) REQUIRE(has(memory, pages.address(i, 8 * (i % 512))));
+  for (std::size_t i = 0; i < kPages; ++i) {
+    *reinterpret_cast<Address*>(pages.at(i, 8 * (i % 512))) = i;
+    // 2 to 5 of every hundred, so that both threads meet some
+    if (i % 41 == 0 || i % 67 == 1) REQUIRE(mprotect(pages.at(i, 0), kPage, PROT_NONE) == 0);
+  }
+  REQUIRE(memory.pieces() >= CopiedMemory::kWorthTwo);
+  for (int round = 0; round < 3; ++round) {
+    REQUIRE(memory.refresh());
+    memory.hold();
+    for (std::size_t i = 0; i < kPages; ++i) {
+      Address word = 0;
+      const bool is_there =
+          memory.read(pages.address(i, 8 * (i % 512)), std::as_writable_bytes(std::span(&word, 1))) == sizeof word;
+      CAPTURE(round, i);
+      REQUIRE(is_there == !(i % 41 == 0 || i % 67 == 1));
+      if (is_there) REQUIRE(word == i);
+    }
+  }
+}

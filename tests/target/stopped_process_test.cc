@@ -53,7 +53,8 @@ TEST_CASE("a tool that is killed while threads are stopped loses none of their s
     const pid_t tool = fork();
     REQUIRE(tool >= 0);
     if (tool == 0) {
-      const auto stopped = StoppedProcess::stop(child.pid(), stat->start_ticks, {});
+      auto stopped = StoppedProcess::stop(child.pid(), stat->start_ticks, {});
+      if (stopped) stopped->read_signals();
       const bool pending = stopped && stopped->threads().front().pending_signal != 0;
       if (pending) kill(getpid(), SIGKILL);
       _exit(0);
