@@ -231,7 +231,6 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
   still.requests.begin_release();
   if (!still.compares_in_stop && still.same_threads) {
     compare(reader, still);
-    still.movers.insert(still.moved.begin(), still.moved.end());
     still.compares_in_stop = !still.is_done;
   }
   if (!still.requests.await_release()) return false;
@@ -289,7 +288,9 @@ void LiveTarget::read_threads_again(const StillRead& still) {
 
 // On the reader's thread.
 void LiveTarget::read_still(LeavableThread& reader, StillRead& still) {
-  for (int attempt = 0; attempt < kMaxAttempts && (attempt == 0 || !still.is_time_over()); ++attempt) {
+  // One attempt more where the first comparison after a stop has failed.
+  const auto most = [&] { return still.compares_in_stop ? kMaxAttempts + 1 : kMaxAttempts; };
+  for (int attempt = 0; attempt < most() && (attempt == 0 || !still.is_time_over()); ++attempt) {
     still.begun = std::chrono::steady_clock::now();
     still.placed = still.walked = still.is_done = false;
     if (attempt > 0) read_threads_again(still);
