@@ -28,7 +28,9 @@ void walk(RankStacks& rank, const target::LiveTarget& target,
   else read_python(rank, interpreters, Deadline::after(rank.time_left));
   if (!rank.recording) return;
   read_recorders(rank);
+  target.begin_lasting();
   rank.recording->read_more(target::LimitedTarget(target, until ? *until : Deadline::after(rank.time_left)));
+  target.end_lasting();
 }
 
 void note_how(RankSnapshot& snapshot, const target::LiveTarget& target) {

@@ -14,11 +14,11 @@ constexpr NamedOperation kTeardown{.kind = K::kTeardown};
 
 // clang-format off
 constexpr ActivityRule kRules[] = {
-    // A debugger prompt. `python -m pdb` keeps bdb.run in every stack: only the functions that stop count.
+    // A debugger prompt. `python -m pdb` keeps bdb.run in every stack, and who counts lines by bdb.Bdb has dispatch_line in
+    // many: only the functions that wait for a person count.
     {M::kPython, "interaction", "/pdb.py", A::kDebugger, "cpython Lib/pdb.py"},
     {M::kPython, "_cmdloop", "/pdb.py", A::kDebugger, "cpython Lib/pdb.py"},
     {M::kPython, "cmdloop", "/cmd.py", A::kDebugger, "cpython Lib/cmd.py"},
-    {M::kPython, "dispatch_line", "/bdb.py", A::kDebugger, "cpython Lib/bdb.py"},
     {M::kPython, "interaction", "pudb/", A::kDebugger, "pudb debugger.py"},
     {M::kPython, "cmdloop", "IPython/", A::kDebugger, "ipython terminal/debugger.py, core/debugger.py"},
     {M::kPython, "_do_wait_suspend", "pydevd", A::kDebugger, "pydevd: debugpy, PyCharm"},

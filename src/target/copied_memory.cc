@@ -42,7 +42,7 @@ void CopiedMemory::drop_copies() {
   missing_ = {};
   arena_ = CopyArena();
   stacks_left_out_ = 0;
-  pages_left_out_ = false;
+  pages_left_out_ = has_for_once_ = false;
 }
 
 bool CopiedMemory::refresh() {
@@ -52,8 +52,11 @@ bool CopiedMemory::refresh() {
   pieces.reserve(regions_.size() + pages_.size() + missing_.size());
   for (const Region& region : regions_) pieces.push_back({region.range, region.bytes});
   const std::size_t stacks = pieces.size();
-  for (const auto& [page, copy] : pages_)
+  for (auto& [page, copy] : pages_) {
+    if (copy.for_once) continue;
+    if (whole_pages_) copy.wanted = {0, kPage};
     pieces.push_back({{page + copy.wanted.from, page + copy.wanted.to}, copy.bytes + copy.wanted.from});
+  }
   // Pages that follow each other are copied by fewer steps of the kernel.
   std::sort(pieces.begin() + static_cast<std::ptrdiff_t>(stacks), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.range.start < b.range.start; });
@@ -275,6 +278,7 @@ void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
       const auto copy = pages_.find(page);
       if (copy == pages_.end()) break;  // so a range without end is not walked
       copy->second.wanted.add(r.start > page ? r.start - page : 0, std::min(kPage, r.end - page));
+      if (!for_once_) read_at_all_times(page);
     }
 }
 
@@ -308,8 +312,10 @@ void CopiedMemory::fetch(std::span<const Range> ranges) {
       missing_.emplace(wanted[i], pieces[i].into);
       continue;
     }
-    Page& page = pages_.try_emplace(wanted[i], Page{pieces[i].into}).first->second;
-    page.copied = {0, kPage};
+    const auto [at, is_new] = pages_.try_emplace(wanted[i], Page{pieces[i].into});
+    at->second.copied = {0, kPage};
+    if (is_new) at->second.for_once = for_once_;
+    has_for_once_ = has_for_once_ || for_once_;
   }
 }
 
@@ -328,12 +334,23 @@ std::span<const std::byte> CopiedMemory::at(Address address) const {
   return {it->bytes + skip, it->range.size() - skip};
 }
 
+// From now on refresh() copies this page. False: it is of an earlier moment than what was copied while others were
+// held.
+bool CopiedMemory::read_at_all_times(Address page) {
+  const auto copy = pages_.find(page);
+  if (copy == pages_.end() || !copy->second.for_once || !fetches_) return true;
+  copy->second.for_once = false;
+  missed_ = missed_ || holds_;
+  return !holds_;
+}
+
 std::size_t CopiedMemory::read(Address address, std::span<std::byte> into) {
   std::size_t done = 0;
   while (done < into.size()) {
     const Address a = address + done;
     if (a < address) break;  // wrapped around
     const Address page = a & ~(kPage - 1);
+    if (has_for_once_ && !for_once_ && !read_at_all_times(page)) break;
     std::span<const std::byte> bytes = at(a);
     if (bytes.empty()) {
       if (tid_ == 0 || !fetches_ || missing_.contains(page)) break;

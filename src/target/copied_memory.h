@@ -42,6 +42,12 @@ class CopiedMemory {
   // done: then the copies are dropped. By the reading thread.
   bool refresh();
 
+  // refresh() copies all of each page that was wanted, and not only that part.
+  void keep_whole_pages() { whole_pages_ = true; }
+
+  // What is read until the next call is not copied again by refresh(), unless it is read at other times as well.
+  void read_for_once(bool on) { for_once_ = on; }
+
   // By the reading thread: the process runs again, and nothing is fetched until refresh(). Afterwards has_missed() says
   // whether a read wanted a page that nobody had wanted before.
   void hold() {
@@ -124,6 +130,7 @@ class CopiedMemory {
     std::byte* bytes = nullptr;
     Part copied{0, 4096};  // that are copies of the last reading
     Part wanted{4096, 0};  // that were read, from the first to the last
+    bool for_once = false;
   };
 
   // A stack that is being copied: everything before `at` has been copied.
@@ -154,6 +161,7 @@ class CopiedMemory {
   std::vector<std::size_t> read_pieces(std::span<const Piece> pieces);
 
   void drop_copies();
+  bool read_at_all_times(Address page);
   void fetch(std::span<const Range> ranges);
 
   // Takes as many of these bytes from the limits as they have left, and returns that number.
@@ -172,7 +180,7 @@ class CopiedMemory {
   std::unordered_map<Address, std::byte*> missing_;  // pages that could not be fetched, with room for them
   std::size_t stacks_left_out_ = 0;
   bool pages_left_out_ = false;
-  bool holds_ = false, missed_ = false;
+  bool holds_ = false, missed_ = false, whole_pages_ = false, for_once_ = false, has_for_once_ = false;
 };
 
 }  // namespace rankstacks::target

@@ -251,8 +251,10 @@ Result<void> LiveTarget::capture(const std::function<void()>& walk, const CopyLi
   // What cannot be stopped is read with the proof that no thread of it ran.
   StopChoice possible = choice;
   if (choice.policy == StopPolicy::kAlways && !can_stop_group()) possible.policy = StopPolicy::kAuto;
-  // Of a thread that is not stopped, /proc does not tell all registers.
-  if (possible.policy != StopPolicy::kAlways && !keeps_raw_threads_) {
+  const bool stops_all = possible.policy == StopPolicy::kAlways ||
+                         // Of a thread that is not stopped, /proc does not tell all registers.
+                         (keeps_raw_threads_ && possible.policy == StopPolicy::kNever);
+  if (!stops_all) {
     Result<bool> captured = false;
     run_and_release([&] { captured = capture_standing(walk, limits, possible); });
     if (!captured) return fail(captured.error());

@@ -59,6 +59,7 @@ struct LiveTarget::StillRead {
   const std::function<void()>& walk;
   const StopChoice& choice;
   std::chrono::steady_clock::time_point end;
+  bool stops_all = false;  // once what is needed of the memory is known: for registers that only a stop tells
   StopRequests requests = {};
 
   SeenThreads seen = {};
@@ -122,6 +123,16 @@ void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, Still
   }
 }
 
+// By the tracer, while the reader copies.
+void LiveTarget::add_raw_threads(const StoppedProcess& held) {
+  std::unordered_set<Tid> known;
+  for (const RawThread& thread : raw_threads_) known.insert(thread.tid);
+  for (const StoppedProcess::Thread& thread : held.threads()) {
+    if (!thread.stopped || known.contains(thread.tid)) continue;
+    if (auto raw = held.raw(thread.tid)) raw_threads_.push_back(std::move(*raw));
+  }
+}
+
 // The threads that cannot be read without a stop.
 std::vector<Tid> LiveTarget::threads_to_stop(const StillRead& still) const {
   std::vector<Tid> wanted;
@@ -133,7 +144,8 @@ std::vector<Tid> LiveTarget::threads_to_stop(const StillRead& still) const {
     if (info != threads_.end() && !can_stop(*info) && thread.registers) continue;
     // Of a thread that a signal has stopped, /proc does not tell whether the call that it names is over.
     const bool by_signal = info != threads_.end() && info->state == 'T';
-    if (!thread.registers || by_signal || still.needed.contains(thread.tid)) wanted.push_back(thread.tid);
+    if (still.stops_all || !thread.registers || by_signal || still.needed.contains(thread.tid))
+      wanted.push_back(thread.tid);
   }
   return wanted;
 }
@@ -328,12 +340,13 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   const proc::Stat before = process_.program;
   cuts_.clear();
   const auto started = std::chrono::steady_clock::now();
-  StillRead still{.walk = walk, .choice = choice, .end = started + limits.longest};
+  StillRead still{.walk = walk, .choice = choice, .end = started + limits.longest, .stops_all = keeps_raw_threads_};
   still.needed.insert(choice.needed.begin(), choice.needed.end());
   std::optional<StoppedProcess> held;
   drop_copy(limits);
   std::unique_ptr<std::byte[]> held_heap;
   std::optional<SecondCopier> second;
+  raw_threads_.clear();
   LeavableThread reader([&] { held_heap = grown_heap(); });
   memory_.open(process_.memory_tid, &reader);
   stopped_until_ = Deadline::at(still.end);
@@ -347,11 +360,13 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
         second.emplace();
         memory_.share_with(second->shared());
       }
+      if (!held) raw_threads_.clear();
       if (!held) held.emplace(pid_);
       grant(*held, request->tids, still);
     }
     still.requests.answer();
     if (held) held->read_signals();
+    if (held && keeps_raw_threads_) add_raw_threads(*held);
   }
   const bool in_time = reader.wait_until(still.end);
   if (!in_time) memory_.end_fetching();

@@ -56,12 +56,18 @@ class LiveTarget final : public Target {
   // With StopPolicy::kAuto and kNever what was read is of one moment, except for threads with a problem.
   Result<void> capture(const std::function<void()>& walk, const CopyLimits& limits = {}, const StopChoice& choice = {});
 
-  // Has capture() keep what a core says of each thread: 2 us and 3 KB for each. All threads are stopped then, whatever
-  // the StopChoice. `more`: bytes that `walk` will read in addition to what a report needs.
+  // Has capture() keep what a core says of each thread: 2 us and 3 KB for each. All threads are stopped for that,
+  // whatever the StopChoice; with StopPolicy::kAuto only when it is known what has to be copied. Whole pages are kept.
+  // `more`: bytes that `walk` will read in addition to what a report needs.
   void keep_raw_threads(std::size_t more) {
     keeps_raw_threads_ = true;
     more_copied_ = more;
+    memory_.keep_whole_pages();
   }
+  // For `walk`: what is read between the two calls does not change with what the threads do, as the list of libraries.
+  // It is read once, before threads are held, and not again while they are.
+  void begin_lasting() const { memory_.read_for_once(true); }
+  void end_lasting() const { memory_.read_for_once(false); }
   const std::vector<RawThread>& raw_threads() const { return raw_threads_; }
 
   // For `walk`: until when the process can be read; std::nullopt if it runs again, and only what was copied can
@@ -152,6 +158,7 @@ class LiveTarget final : public Target {
   void check_pointers(SeenThreads& seen);
   void place_still(LeavableThread& reader, const StillRead& still);
   void grant(StoppedProcess& held, const std::vector<Tid>& tids, StillRead& still);
+  void add_raw_threads(const StoppedProcess& held);
   void drop_moved(const StillRead& still);
   struct Home {
     const Mapping* mapping = nullptr;  // nullptr: unknown

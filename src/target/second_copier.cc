@@ -10,23 +10,19 @@ void SecondCopier::Shared::begin(Tid of) {
   phase.notify_all();
 }
 
-void SecondCopier::Shared::wait() {
-  for (int now = phase; now != kDone; now = phase) phase.wait(now);
-}
-
 SecondCopier::SecondCopier() : shared_(std::make_shared<Shared>()) {
   thread_.start([shared = shared_, &thread = thread_] {
     hurry();  // others are held while it works
-    while (true) {
-      int now = shared->phase;
-      for (; now == Shared::kNone || now == Shared::kDone; now = shared->phase) shared->phase.wait(now);
-      if (now == Shared::kEnds) return;
-      thread.blocking([shared] { shared->call.make(shared->tid); });
-      int asked = Shared::kAsked;
-      shared->phase.compare_exchange_strong(asked, Shared::kDone);
+    int busy = Shared::kStarts;
+    while (shared->phase.compare_exchange_strong(busy, Shared::kReady)) {
       shared->phase.notify_all();
+      shared->wait_while(Shared::kReady);
+      if (shared->phase != Shared::kAsked) return;
+      thread.blocking([shared] { shared->call.make(shared->tid); });
+      busy = Shared::kAsked;
     }
   });
+  shared_->wait_while(Shared::kStarts);
 }
 
 SecondCopier::~SecondCopier() {

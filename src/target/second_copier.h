@@ -33,17 +33,22 @@ class SecondCopier {
  public:
   struct Shared {
     CopyCall call;
-    Tid tid = 0;
-    std::atomic<int> phase{0};
 
     void begin(Tid of);  // makes `call`
-    void wait();         // until it was made
+    void wait() { wait_while(kAsked); }
 
    private:
     friend class SecondCopier;
-    static constexpr int kNone = 0, kAsked = 1, kDone = 2, kEnds = 3;
+    enum Phase : int { kStarts, kReady, kAsked, kEnds };
+    void wait_while(int what) {
+      while (phase == what) phase.wait(what);
+    }
+
+    Tid tid = 0;
+    std::atomic<int> phase{kStarts};
   };
 
+  // Returns when the thread is ready: a new thread may have to wait for a processor, and nothing is held yet.
   SecondCopier();
   ~SecondCopier();  // waits for the thread, unless it was abandoned
   SecondCopier(const SecondCopier&) = delete;

@@ -338,11 +338,9 @@ Result<Registers> StoppedProcess::registers(Tid tid) const {
 }
 
 std::optional<RawThread> StoppedProcess::raw(Tid tid) const {
-  RawThread thread{.tid = tid};
-  iovec registers{&thread.registers, sizeof thread.registers};
-  if (ptrace(PTRACE_GETREGSET, tid, reinterpret_cast<void*>(NT_PRSTATUS), &registers) != 0 ||
-      registers.iov_len != sizeof thread.registers)
-    return std::nullopt;
+  const auto found = index_.find(tid);
+  if (found == index_.end() || threads_[found->second].register_bytes != sizeof(user_regs_struct)) return std::nullopt;
+  RawThread thread{.tid = tid, .registers = threads_[found->second].registers};
   std::array<std::byte, 16u << 10> state;  // with AMX's tiles it has 11 KB
   iovec extended{state.data(), state.size()};
   if (ptrace(PTRACE_GETREGSET, tid, reinterpret_cast<void*>(NT_X86_XSTATE), &extended) == 0)

@@ -126,6 +126,9 @@ TEST_CASE("reasons known from frames") {
   CHECK(reason({libc("read"), nat("builtin_input", "/usr/bin/python3.11")}) == "debugger");
   CHECK(reason({libc("read"), py("_cmdloop", lib + "pdb.py", 3), py("interaction", lib + "pdb.py", 4),
                 py("dispatch_line", lib + "bdb.py", 5)}) == "debugger");
+  // It counts lines, and waits for nobody.
+  CHECK(reason({py("dispatch_line", lib + "bdb.py", 113), py("trace_dispatch", lib + "bdb.py", 90),
+                py("augment", "/home/u/train.py", 151)}) != "debugger");
   CHECK(reason({libc("read"), py("wait", kPackages + "torch/utils/file_baton.py", 45),
                 py("load", kPackages + "torch/utils/cpp_extension.py", 1)}) == "compiling");
   CHECK(reason({libc("wait4"), py("wait", lib + "subprocess.py", 2),

@@ -271,3 +271,36 @@ TEST_CASE("copied again by two threads: each page once, and the unreadable ones 
     }
   }
 }
+
+TEST_CASE("what is read for once is not copied again, and is no copy of the later moment") {
+  const Stacks pages(1, 4 * kPage);
+  const auto value = [&](std::size_t page) -> Address& {
+    return *reinterpret_cast<Address*>(pages.at(0, page * kPage));
+  };
+  const auto copy_of = [&](CopiedMemory& memory, std::size_t page) -> std::optional<Address> {
+    Address word = 0;
+    if (memory.read(pages.address(0, page * kPage), std::as_writable_bytes(std::span(&word, 1))) != sizeof word)
+      return std::nullopt;
+    return word;
+  };
+  for (std::size_t page = 0; page < 4; ++page) value(page) = 100 + page;
+  CopiedMemory memory;
+  memory.open(getpid());
+  REQUIRE(copy_of(memory, 0) == 100);
+  memory.read_for_once(true);
+  REQUIRE(copy_of(memory, 0) == 100);
+  REQUIRE(copy_of(memory, 3) == 103);
+  memory.read_for_once(false);
+  for (std::size_t page = 0; page < 4; ++page) value(page) = 200 + page;
+  REQUIRE(memory.refresh());
+  memory.hold();
+  CHECK(copy_of(memory, 0) == 200);
+  memory.read_for_once(true);
+  CHECK(copy_of(memory, 3) == 103);
+  CHECK_FALSE(memory.has_missed());
+  memory.read_for_once(false);
+  CHECK_FALSE(copy_of(memory, 3));
+  CHECK(memory.has_missed());
+  REQUIRE(memory.refresh());
+  CHECK(copy_of(memory, 3) == 203);
+}
