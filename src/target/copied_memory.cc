@@ -241,6 +241,7 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
   if (tid_ == 0 || holds_) return;
   spared = allow(std::min(spared, limits_.own / 2));
   std::vector<Rest> rests = not_copied_of(without_overlaps(stacks));
+  const std::size_t known = regions_.size();
   bool exhausted = false;
   while (!rests.empty() && !exhausted && fetches_) {
     std::vector<Range> turn;
@@ -267,6 +268,7 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
   }
   for (const Rest& r : rests) stacks_left_out_ += r.stack.end - r.at;
   give_back(spared);
+  if (regions_.size() == known) return;
   std::sort(regions_.begin(), regions_.end(),
             [](const Region& a, const Region& b) { return a.range.start < b.range.start; });
 }

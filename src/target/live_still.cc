@@ -108,6 +108,8 @@ struct LiveTarget::StillRead {
 
 // By the tracer, while the reader waits.
 void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, StillRead& still) {
+  still.stopped.reserve(still.stopped.size() + tids.size());
+  stops_.threads.reserve(stops_.threads.size() + tids.size());
   if (!held.stop_also(process_.start_ticks, tids)) still.is_lost = true;
   for (const StoppedProcess::Thread& thread : held.threads()) {
     if (still.stopped.contains(thread.tid)) continue;
@@ -168,6 +170,7 @@ void LiveTarget::check_pointers(SeenThreads& seen) {
 // The threads with the registers that are known of them.
 void LiveTarget::place_still(LeavableThread& reader, const StillRead& still) {
   std::unordered_map<Tid, const SeenThread*> seen;
+  seen.reserve(still.seen.threads.size());
   for (const SeenThread& thread : still.seen.threads) seen.emplace(thread.tid, &thread);
   std::erase_if(threads_,
                 [&](const ThreadInfo& t) { return !seen.contains(t.tid) || (t.tid != pid_ && has_ended(t)); });
