@@ -36,8 +36,9 @@ void SymbolBatch::add(const RankStacks& rank) {
         if (is_new) known->second = &files_[key(*module->image)];
         file = known->second;
         if (const auto noted = rank.noted_symbols.find(small_core::symbol_key(*module));
-            noted != rank.noted_symbols.end() && file->noted == nullptr)
-          file->noted = &noted->second;
+            noted != rank.noted_symbols.end() &&
+            std::find(file->noted.begin(), file->noted.end(), &noted->second) == file->noted.end())
+          file->noted.push_back(&noted->second);
         // Of two images of one build, the one with sections has more names than the one read back from memory.
         if (!file->image || (file->image->sections().empty() && !module->image->sections().empty()))
           file->image = module->image;
@@ -48,13 +49,15 @@ void SymbolBatch::add(const RankStacks& rank) {
   }
 }
 
-// What a capture notes of an address is used where the file here says less.
+// What a capture notes of an address is used where the file here says less. Each capture notes the addresses of its own
+// stacks only.
 void SymbolBatch::add_noted(File& file) {
-  if (file.noted == nullptr) return;
-  for (std::size_t i = 0; i < file.addresses.size(); ++i) {
-    const auto noted = file.noted->find(file.addresses[i]);
-    if (noted != file.noted->end() && small_core::says_more(noted->second, file.symbols.locations[i]))
-      file.symbols.locations[i] = noted->second;
+  for (const small_core::ModuleSymbols* symbols : file.noted) {
+    for (std::size_t i = 0; i < file.addresses.size(); ++i) {
+      const auto noted = symbols->find(file.addresses[i]);
+      if (noted != symbols->end() && small_core::says_more(noted->second, file.symbols.locations[i]))
+        file.symbols.locations[i] = noted->second;
+    }
   }
 }
 

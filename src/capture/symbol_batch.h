@@ -30,7 +30,7 @@ class SymbolBatch {
   struct File {
     std::shared_ptr<const elf::Image> image;
     std::vector<Vaddr> addresses;
-    const small_core::ModuleSymbols* noted = nullptr;  // of a capture
+    std::vector<const small_core::ModuleSymbols*> noted;  // of the captures, one each; their ranks own them
     symbolizers::SymbolizedImage symbols;
   };
   static std::string key(const elf::Image& image);

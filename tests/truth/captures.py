@@ -413,6 +413,18 @@ def case_without_the_files(directory):
             check(stacks_of(later) == stacks_of(whole), "%s: other stacks where the files are" % version)
 
 
+def case_several_ranks_without_the_files(directory):
+    """Ranks that are at different places of the same files, in one archive: each has the symbols that its own capture notes."""
+    if os.geteuid() != 0:
+        raise Skip("only root can change its root")
+    root = bare_root(directory)
+    archive = os.path.join(root, "tmp", "hang.tar.zst")
+    environment = lambda rank: {"RANK": rank, "WORLD_SIZE": "3"}
+    with python("locks", env=environment("0")) as zero, python("generators", env=environment("1")) as one, python("threads", env=environment("2")) as two:
+        capture("--pids", *(str(fixture.pid) for fixture in (zero, one, two)), "--with-symbols", "-o", archive)
+    same_reports(json_report("core", archive), report_inside(root, "hang.tar.zst"), "three ranks in another root")
+
+
 def functions_of(rank):
     names = {thread["tid"]: [frame["function"] for frame in thread["frames"] if (frame["module"] or "").endswith("/threads")] for thread in rank["threads"]}
     check("main" in [name for of_thread in names.values() for name in of_thread], "no main: %r" % names)
