@@ -3,6 +3,8 @@
 //     ELF header | program headers | notes | memory, each piece at an offset that is its address modulo a page |
 //     this tool's own notes | section 0, if there are more than 65,534 program headers
 //
+// A page more is between two pieces where libdwfl would else take one module's note for another's (absent_notes.h).
+//
 // The kernel's notes come first: libdwfl reads the first PT_NOTE only. Memory that is left out has no program header:
 // gdb reads the bytes between p_filesz and p_memsz as zeros, and an address without any as absent.
 #include <elf.h>
@@ -10,6 +12,7 @@
 #include <array>
 #include <cstring>
 
+#include "small_core/absent_notes.h"
 #include "small_core/kept_process.h"
 
 namespace rankstacks::small_core {
@@ -52,8 +55,11 @@ class CoreLayout {
     file_.resize((file_.size() + 7) & ~std::size_t{7});
   }
 
-  void add_piece(const Piece& piece) {
+  void add_piece(const Piece& piece, const AbsentNotes& absent) {
     file_.resize(file_.size() + (piece.start - file_.size()) % kPage);
+    for (int more = 0; more < kMaxPadding && absent.finds_build_id(file_, {covered_, piece.start}); ++more)
+      file_.resize(file_.size() + kPage);
+    covered_ = piece.start + piece.bytes.size();
     put({.p_type = PT_LOAD,
          .p_flags = piece.flags,
          .p_offset = file_.size(),
@@ -96,7 +102,10 @@ class CoreLayout {
     std::memcpy(file_.data() + sizeof(Elf64_Ehdr) + next_++ * sizeof header, &header, sizeof header);
   }
 
+  static constexpr int kMaxPadding = 64;  // pages: one is enough as a rule
+
   std::size_t headers_, next_ = 0;
+  Address covered_ = 0;  // the end of the last piece
   std::vector<std::byte> file_;
 };
 
@@ -105,7 +114,8 @@ class CoreLayout {
 std::vector<std::byte> core_bytes(const KeptProcess& process, std::string_view report) {
   CoreLayout layout(2 + process.pieces.size());
   layout.add_notes(process.notes);
-  for (const Piece& piece : process.pieces) layout.add_piece(piece);
+  const AbsentNotes absent(process.pieces);
+  for (const Piece& piece : process.pieces) layout.add_piece(piece, absent);
   layout.add_notes(own_notes(process, report));
   return layout.take();
 }

@@ -3,8 +3,10 @@
 #include <elf.h>
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
+#include "elf/bytes.h"
 #include "small_core/loader_list.h"
 
 namespace rankstacks::small_core {
@@ -53,15 +55,32 @@ class Batch {
   std::vector<Range> ranges_, changeable_;
 };
 
-// The ELF header and the program headers of a module, where they lie in memory.
+// The ELF header and the program headers of a module, where libdwfl looks for them in memory.
 std::vector<Elf64_Phdr> headers_at(const target::Target& target, Address start) {
   const auto header = target.read_value<Elf64_Ehdr>(start);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phentsize != sizeof(Elf64_Phdr) ||
-      header->e_phnum == PN_XNUM || header->e_phoff > kMaxDynamic)
+      header->e_phnum == PN_XNUM)
     return {};
   std::vector<Elf64_Phdr> segments(header->e_phnum);
   if (!target.read_exact(start + header->e_phoff, std::as_writable_bytes(std::span(segments)))) return {};
   return segments;
+}
+
+// libdwfl takes a note's offset in the file for its address (dwfl_segment_report_module.c of elfutils 0.188,
+// note_vaddr). Of a library that patchelf has made longer they differ, and there is other memory at that address. It
+// has to be in the core: for an address that is absent, libdwfl reads bytes of other addresses
+// (small_core/absent_notes.h).
+Range read_as_note(const target::Module& module, const Elf64_Phdr& p) {
+  const Address at = module.range.start + p.p_offset;
+  return {at, at + std::min(p.p_filesz, kMaxNotes)};
+}
+
+// The same of the program headers: they are where their offset says, if they are not on the first page.
+std::optional<Range> read_as_headers(const target::Module& module) {
+  const auto header = elf::load<Elf64_Ehdr>(module.image->bytes(), 0);
+  if (!header || header->e_phoff + std::uint64_t{header->e_phnum} * sizeof(Elf64_Phdr) <= kPage) return std::nullopt;
+  const Address at = module.range.start + header->e_phoff;
+  return Range{at, at + std::uint64_t{header->e_phnum} * sizeof(Elf64_Phdr)};
 }
 
 // Whether another machine, or this one later, may not have the file.
@@ -78,7 +97,11 @@ void add_module(const target::Target& target, const target::Module& module, std:
   const bool whole = may_be_gone(target, module);
   for (const Elf64_Phdr& p : headers_at(target, module.range.start)) {
     const Address at = module.to_address(p.p_vaddr);
-    if (p.p_type == PT_NOTE) batch.add(at, std::min(p.p_filesz, kMaxNotes));
+    if (p.p_type == PT_NOTE) {
+      const Range taken = read_as_note(module, p);
+      batch.add(at, std::min(p.p_filesz, kMaxNotes));
+      if (taken.start != at) batch.add(taken.start, taken.size());
+    }
     if (!whole || p.p_type != PT_LOAD || (p.p_flags & PF_W) != 0) continue;
     if (p.p_filesz > std::min(kMaxModule, left)) continue;
     left -= p.p_filesz;
@@ -119,9 +142,14 @@ std::vector<Range> changeable_parts(const target::ModuleMap& modules) {
     } else if (!module.image) {
       parts.push_back({module.range.start, module.range.start + kPage});
     } else {
-      for (const Elf64_Phdr& p : module.image->segments())
-        if (const Address at = module.to_address(p.p_vaddr); p.p_type == PT_DYNAMIC && module.range.contains(at))
+      if (const auto headers = read_as_headers(module)) parts.push_back(*headers);
+      for (const Elf64_Phdr& p : module.image->segments()) {
+        const Address at = module.to_address(p.p_vaddr);
+        if (p.p_type == PT_DYNAMIC && module.range.contains(at))
           parts.push_back({at, at + std::min(p.p_memsz, kMaxDynamic)});
+        if (const Range taken = read_as_note(module, p); p.p_type == PT_NOTE && taken.start != at)
+          parts.push_back(taken);
+      }
     }
   }
   return parts;

@@ -8,6 +8,7 @@
 
 #include "small_core/kept_process.h"
 #include "small_core/live_notes.h"
+#include "support/literal_library.h"
 #include "support/temporary_directory.h"
 #include "target/core_target.h"
 
@@ -85,6 +86,49 @@ TEST_CASE("offsets in the file agree with addresses, as the loader and libdwfl e
     if (p.p_type != PT_LOAD) continue;
     CHECK(p.p_offset % 4096 == p.p_vaddr % 4096);
     CHECK(p.p_filesz == p.p_memsz);
+  }
+}
+
+namespace {
+
+std::vector<std::byte> page_with_build_id() {
+  std::vector<std::byte> note, page(0x1000);
+  target::append_note(note, "GNU", NT_GNU_BUILD_ID, std::as_bytes(std::span("01234567890123456789", 20)));
+  std::copy(note.begin(), note.end(), page.begin());
+  return page;
+}
+
+// The bytes that libdwfl reads at an address, present or not (elfutils 0.188, dwfl_elf_phdr_memory_callback).
+std::vector<std::byte> libdwfl_reads(const std::vector<std::byte>& core, Address at, std::size_t size) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, core.data(), sizeof header);
+  for (std::size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr p;
+    std::memcpy(&p, core.data() + header.e_phoff + i * sizeof p, sizeof p);
+    if (p.p_type != PT_LOAD || p.p_vaddr + p.p_memsz <= at) continue;
+    const std::uint64_t start = at - p.p_vaddr + p.p_offset;
+    if (start >= p.p_offset + p.p_filesz) return {};
+    return {core.begin() + static_cast<std::ptrdiff_t>(start),
+            core.begin() + static_cast<std::ptrdiff_t>(start + size)};
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("libdwfl finds no other module's build-id where a module's note is absent") {
+  const auto other = page_with_build_id();
+  for (std::uint32_t pages_between = 0; pages_between < 6; ++pages_between) {
+    KeptProcess process = one_thread();
+    process.mappings.clear();
+    process.pieces = {{0x100000, PF_R, other}, {0x110000, PF_R, testing::library_with_moved_note(0x6000, 0x300, 36)}};
+    for (std::uint32_t i = 0; i < pages_between; ++i)
+      process.pieces.push_back({0x112000 + 0x1000 * i, PF_R | (i % 2 == 0 ? PF_W : 0u), other});
+    process.pieces.push_back({0x118000, PF_R, filled(0x1000, 4)});
+    const auto read = libdwfl_reads(core_bytes(process, "{}"), 0x116000, 36);
+    // Where the note's page is among the pieces, it is what is there.
+    const bool absent = pages_between < 5;
+    CHECK((read == std::vector<std::byte>(other.begin(), other.begin() + 36)) == !absent);
   }
 }
 
