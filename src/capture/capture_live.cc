@@ -382,6 +382,13 @@ void add_recorded(LiveRanks& live) {
   }
 }
 
+// Of the records that were read with the sample: those of processes whose memory was recorded.
+void take_times_of_last_calls(LiveRanks& live) {
+  for (std::size_t i = 0; i < live.ranks.size(); ++i)
+    if (RankStacks& rank = live.ranks[i]; live.targets[i] != nullptr && rank.target && rank.snapshot.flight_record)
+      take_time_of_last_call(*rank.snapshot.flight_record, live.targets[i]->captured_at());
+}
+
 // Removes the children of ranks (a compiler, a shell) that ended before they could be captured, just as children that
 // ended before the tool started are not part of the report.
 void leave_out_ended_children(LiveRanks& live) {
@@ -430,6 +437,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   }
   add_versions(live.ranks, [&](Pid pid) { return preparer.environment(pid); });
   forget_copies(live);
+  take_times_of_last_calls(live);
   find_database_holders(live.ranks);
   find_recorders(live);
   if (request.samples > 1) {

@@ -363,13 +363,17 @@ def case_in_memory(directory):
     for how in ("short", "long"):
         with recording_ranks(how) as ranks:
             number = ranks[0].ready["number"]
-            check_memory(json_report("attach", "--pids", pids_of(ranks)), number)
+            live = json_report("attach", "--pids", pids_of(ranks))
+            check_memory(live, number)
             cores = [core_of(rank, directory, "core.%s.%d" % (how, rank.pid)) for rank in ranks]
             small = os.path.join(directory, "small." + how)
             status, _, err = run_tool("capture", "--pids", pids_of(ranks), "-o", small)
             check(status == 0, "capture: %d %r" % (status, err))
         check_memory(json_report("core", *cores), number)
-        check_memory(json_report("core", *sorted(os.path.join(small, name) for name in os.listdir(small))), number)
+        of_small = json_report("core", *sorted(os.path.join(small, name) for name in os.listdir(small)))
+        check_memory(of_small, number)
+        times = [[rank["flight_recorder"]["last_call_ms"] for rank in report["ranks"]] for report in (live, of_small)]
+        check(all(at and since and abs(at - since) < 300e3 for at, since in zip(*times)), "the last calls, live and in small cores: %r" % times)
 
 
 def case_a_named_dump_precedes_memory(directory):
