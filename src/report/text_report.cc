@@ -40,7 +40,7 @@ std::string milliseconds(double ms) {
 
 std::string totals(const JobSnapshot& job) {
   std::size_t ranks = 0, children = 0, threads = 0, failed = 0, cores = 0;
-  std::set<std::string> hosts;
+  std::set<std::string> hosts;  // that are known
   std::set<int> numbers;
   std::optional<double> first, last, stop;
   std::optional<std::size_t> stopped;
@@ -51,7 +51,7 @@ std::string totals(const JobSnapshot& job) {
     threads += rank.threads.size();
     failed += rank.status == Status::kFailed;
     cores += rank.source == Source::kCore;
-    hosts.insert(rank.host);
+    if (rank.host != "unknown") hosts.insert(rank.host);
     world = std::max(world, rank.world_size.value_or(0));
     if (rank.captured_offset_ms && rank.status != Status::kFailed) {
       first = std::min(first.value_or(*rank.captured_offset_ms), *rank.captured_offset_ms);
@@ -67,9 +67,9 @@ std::string totals(const JobSnapshot& job) {
     text += fmt::format(" and {}", counted(ranks - numbers.size(), "other process", "es"));
   if (children > 0) text += fmt::format(" and {}", counted(children, "child process", "es"));
   if (cores == job.ranks.size() && cores > 0) text += " (cores)";
-  text += fmt::format(" on {}, {}",
-                      hosts == std::set<std::string>{"unknown"} ? "an unknown host" : counted(hosts.size(), "host"),
-                      counted(threads, "thread"));
+  text +=
+      fmt::format(" on {}, {}", hosts.empty() && !job.ranks.empty() ? "an unknown host" : counted(hosts.size(), "host"),
+                  counted(threads, "thread"));
   if (failed > 0) text += fmt::format(", {} could not be read", failed);
   int samples = 0;
   double span = 0;

@@ -468,6 +468,15 @@ TEST_CASE("every thread in full") {
   for (int r = 0; r < 8; ++r) CHECK(contains(text_of(literal.job, options), "\nrank " + std::to_string(r) + "  pid"));
 }
 
+TEST_CASE("a host that is not known is not counted") {
+  LiteralJob literal;
+  literal.rank(0, 2, in_main(3));
+  literal.rank(1, 2, in_main(3)).host = "unknown";
+  CHECK(contains(text_of(literal.job), "2 ranks on 1 host, "));
+  literal.job.ranks[0].host = "unknown";
+  CHECK(contains(text_of(literal.job), "2 ranks on an unknown host, "));
+}
+
 TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") {
   const std::string evil = "\x1b[31m\n\x9b\xe2\x80\xae\xff\x07";
   LiteralJob literal;
