@@ -7,22 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/write_all.h"
+
 namespace rankstacks {
 inline namespace base {
-namespace {
-
-int write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return fsync(descriptor) == 0 ? 0 : errno;
-}
-
-}  // namespace
-
 int write_whole_file(const FileDescriptor& directory, const std::string& name, std::string_view bytes,
                      const std::optional<FileOwner>& owner) {
   const std::string temporary = fmt::format(".{}.{}", name, getpid());
@@ -31,6 +19,7 @@ int write_whole_file(const FileDescriptor& directory, const std::string& name, s
                              S_IRUSR | S_IWUSR));
   if (!file.is_open()) return errno;
   int why = write_all(file.get(), bytes);
+  if (why == 0 && fsync(file.get()) != 0) why = errno;
   if (why == 0 && owner && fchown(file.get(), owner->user, owner->group) != 0) why = errno;
   if (const int at_close = file.close(); why == 0) why = at_close;
   if (why == 0 && renameat(directory.get(), temporary.c_str(), directory.get(), name.c_str()) != 0) why = errno;

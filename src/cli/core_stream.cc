@@ -12,6 +12,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/write_all.h"
+
 namespace rankstacks::cli {
 namespace {
 
@@ -43,8 +45,8 @@ class HeadReader {
         std::memcpy(copy, piece.data(), *n);
         copy = static_cast<char*>(copy) + *n;
       }
-      if (pwrite(head_.file.get(), piece.data(), *n, static_cast<off_t>(head_.bytes)) != static_cast<ssize_t>(*n))
-        return fail({.code = ErrorCode::kLimit, .subject = kStream, .what = "no memory for it", .os_errno = errno});
+      if (const int why = write_all_at(head_.file.get(), {piece.data(), *n}, head_.bytes); why != 0)
+        return fail({.code = ErrorCode::kLimit, .subject = kStream, .what = "no memory for it", .os_errno = why});
       head_.bytes += *n;
     }
     return {};

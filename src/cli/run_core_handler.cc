@@ -11,6 +11,7 @@
 #include <ostream>
 
 #include "base/whole_file.h"
+#include "base/write_all.h"
 #include "capture/capture_job.h"
 #include "cli/core_stream.h"
 #include "cli/dying_rights.h"
@@ -102,10 +103,12 @@ class FullCore {
     }
     for (std::size_t at = 0; at < bytes.size(); at += kPage) {
       const std::string_view page = bytes.substr(at, kPage);
-      if (page.find_first_not_of('\0') != std::string_view::npos &&
-          pwrite(file_.get(), page.data(), page.size(), static_cast<off_t>(size_ + at)) !=
-              static_cast<ssize_t>(page.size()))
-        return fail(os_error(name_, "cannot be written", "the directory needs more room"));
+      if (page.find_first_not_of('\0') == std::string_view::npos) continue;
+      if (const int why = write_all_at(file_.get(), page, size_ + at); why != 0)
+        return fail({.subject = name_,
+                     .what = "cannot be written",
+                     .os_errno = why,
+                     .hint = why == ENOSPC || why == EDQUOT ? "the directory needs more room" : ""});
     }
     size_ += bytes.size();
     return {};

@@ -343,6 +343,11 @@ def case_little_room(directory):
         # A full core that would leave too little: the small one is there.
         status, files, said = run("64m", "HANDLER 1 h --directory . --full --keep-free 63m < %s.played; ls -A" % path)
         check(sorted(files) == sorted([LIST, "h-%d-1.core.zst" % fixture.pid]) and b"no room for the full core" in said and b"hint: " in said, "%r, %r" % (files, said))
+        # A file system that becomes full while memory without pages of zeros is written: tmpfs writes a part of a page first.
+        with open(path + ".dense", "wb") as stream:
+            stream.write(core[:end_of_notes] + b"\xff" * (8 << 20) + core[end_of_notes + (8 << 20):])
+        status, files, said = run("2m", "HANDLER 1 h --directory . --full --keep-bytes 1G --keep-free 0 < %s.dense; ls -A" % path)
+        check(b"full-core: cannot be written: No space left on device" in said and not any("full-core" in name for name in files), "%r, %r" % (files, said))
         # No room for anything.
         status, files, said = run("16k", "HANDLER 1 h --directory . --plain < %s.head; echo $?; ls -A" % path)
         check(files[0] == "2" and files[1:] in ([LIST], []) and (b"no room for the small core" in said or b"cannot be written" in said), "%r, %r" % (files, said))
