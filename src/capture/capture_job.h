@@ -50,6 +50,9 @@ struct LiveRequest {
   // Other processes that run this very program are no ranks and no children, unless they are among `pids`: watchdogs in
   // the ranks call it, at the same time, with a rank's variables.
   bool without_tools = false;
+  // With `job`: only these processes, their ancestors and descendants are planned, because the others of the machine
+  // are known not to belong to it. Empty: any process.
+  std::vector<Pid> among;
   int samples = 3;  // number of samples; 1 shows where the ranks are, several also show what moves
   // From one sample to the next: three samples take less than a second.
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);

@@ -160,10 +160,33 @@ std::set<Pid> tools_among(const std::vector<Pid>& pids) {
   return found->tools;
 }
 
+// The request's `among`, this tool, and their ancestors and descendants.
+ProcessTable kin_in(const ProcessTable& table, std::vector<Pid> pids) {
+  pids.push_back(getpid());
+  std::set<Pid> kept;
+  for (const Pid pid : pids) {
+    std::set<Pid> met;  // a table that was read while processes came and went may have a cycle
+    for (const ProcessEntry* up = table.find(pid); up != nullptr && met.insert(up->pid).second;
+         up = table.find(up->parent))
+      kept.insert(up->pid);
+  }
+  std::set<Pid> met(pids.begin(), pids.end());
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    kept.insert(pids[i]);
+    for (const Pid child : table.children(pids[i]))
+      if (met.insert(child).second) pids.push_back(child);
+  }
+  std::vector<ProcessEntry> entries;
+  for (const auto& [pid, entry] : table.all())
+    if (kept.contains(pid)) entries.push_back(entry);
+  return ProcessTable(std::move(entries));
+}
+
 }  // namespace
 
 ProcessTable table_for(const LiveRequest& request) {
   ProcessTable table = ProcessTable::scan();
+  if (request.job && !request.among.empty()) table = kin_in(table, request.among);
   if (!request.without_tools) return table;
   const std::string own = program_of("self");
   std::vector<Pid> candidates;

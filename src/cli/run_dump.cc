@@ -2,24 +2,24 @@
 
 #include <unistd.h>
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <ostream>
 #include <set>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include "analyzers/reason.h"
-#include "base/sha256.h"
+#include "base/text.h"
 #include "base/unattended.h"
 #include "capture/found_job.h"
 #include "cli/messages.h"
 #include "cli/sample_as_needed.h"
+#include "cli/shared_job.h"
 #include "cli/shared_look.h"
+#include "cli/time_limit.h"
 #include "redact/redact.h"
+#include "redact/secrets.h"
 #include "report/py_spy_form.h"
 #include "report/report.h"
 #include "report/sanitize.h"
@@ -31,49 +31,6 @@ namespace {
 
 using Clock = Deadline::Clock;
 using Seconds = std::chrono::duration<double>;
-
-// Ends the tool at the deadline, whatever it waits for. The kernel then lets go of what is stopped.
-class EndsInTime {
- public:
-  EndsInTime(const Deadline& deadline, const DumpOptions& options)
-      : thread_([this, deadline,
-                 message = fmt::format("rankstacks: pid {}: nothing was read within {:g} s\n", options.pid,
-                                       Seconds(options.within).count())] {
-          std::unique_lock lock(mutex_);
-          if (changed_.wait_for(lock, deadline.left(), [this] { return done_; })) return;
-          (void)!write(STDERR_FILENO, message.data(), message.size());
-          end_at_once(2);
-        }) {}
-  ~EndsInTime() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-  EndsInTime(const EndsInTime&) = delete;
-  EndsInTime& operator=(const EndsInTime&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;  // last: it uses the others
-};
-
-// The job is known by its ranks: the same for each of them, and no other job's, as no two processes of a boot have one
-// pid and one start.
-std::string key_of(const std::vector<capture::FoundProcess>& processes) {
-  std::string ranks;
-  for (const capture::FoundProcess& process : processes)
-    if (process.kind == RankKind::kRank) ranks += fmt::format("{}:{} ", process.pid, process.start_ticks);
-  std::string key;
-  constexpr std::size_t kBytes = 8;
-  const Sha256 hash = sha256(ranks);
-  for (std::size_t i = 0; i < kBytes; ++i) key += fmt::format("{:02x}", hash[i]);
-  return key;
-}
 
 // `options` for a look that is to be done by the deadline; what does not answer gets a part of the time only.
 Options in_time(const Options& options, const Deadline& deadline) {
@@ -116,6 +73,22 @@ std::vector<std::pair<Pid, Pid>> descendants_of(Pid pid) {
     }
   }
   return found;
+}
+
+// The line of the process, by its command where that can be read at once: the kernel reads it from the process's
+// memory. Empty with --json, whose readers expect nothing else.
+std::string heading_of(const Options& options, const std::string& name, const Deadline& deadline) {
+  constexpr int kShare = 8;
+  constexpr std::size_t kLongest = 4096;
+  if (options.dump.json) return {};
+  const auto command = unattended<std::vector<std::string>>(
+      [pid = options.dump.pid] {
+        const auto text = target::proc::read_file(fmt::format("/proc/{}/cmdline", pid), kLongest);
+        return text ? target::proc::split_nul(*text) : std::vector<std::string>();
+      },
+      std::min<Clock::duration>(deadline.left() / kShare, kMinTimeout));
+  const std::string shown = command && !command->empty() ? joined(redact::without_secrets(*command), " ") : name;
+  return fmt::format("Process {}: {}\n", options.dump.pid, report::sanitize(shown));
 }
 
 const RankSnapshot* rank_with(const JobSnapshot& job, Pid pid) {
@@ -166,35 +139,71 @@ int status_of(const RankSnapshot& rank) {
   return rank.status == Status::kFailed ? 2 : rank.status == Status::kPartial ? 1 : 0;
 }
 
-// The ranks' job, or the process by itself if it has none.
-capture::LiveRequest request_of(const Options& options, const capture::FoundJob& found) {
-  capture::LiveRequest request = options.live;
-  if (found.not_chosen) request.pids = {options.dump.pid};
-  else request.job = capture::JobChoice::of_process(options.dump.pid);
-  return request;
-}
+// The process that was asked for, and the job that it belongs to.
+class AskedProcess {
+ public:
+  AskedProcess(const Options& options, std::uint64_t start_ticks, TimeLimit& limit)
+      : options_(options), start_ticks_(start_ticks), limit_(limit) {}
 
-Result<Look> look_at_job(const Options& options, const Deadline& deadline, std::ostream& err) {
-  capture::LiveRequest request = options.live;
-  request.job = capture::JobChoice::of_process(options.dump.pid);
-  capture::FoundJob found = capture::find_job(request, in_time(options, deadline).capture.timeout);
-  if (found.not_chosen) {
-    const auto stat = target::proc::stat_of(options.dump.pid);
-    if (!stat)
-      return fail({.code = ErrorCode::kNotFound,
-                   .subject = fmt::format("pid {}", options.dump.pid),
-                   .what = "no such process"});
-    found.processes = {{.pid = options.dump.pid, .start_ticks = stat->start_ticks}};
+  std::uint64_t start_ticks() const { return start_ticks_; }
+
+  // Its job's processes, or itself if it has none. Processes that do not answer most likely belong to somebody else:
+  // they do not get much time.
+  const std::vector<capture::FoundProcess>& find() {
+    if (found_) return found_->processes;
+    limit_.begins("its job was being looked for");
+    capture::LiveRequest request = options_.live;
+    request.job = capture::JobChoice::of_process(options_.dump.pid);
+    found_ =
+        capture::find_job(request, std::min<Clock::duration>(limit_.deadline().left() / kShareToFind, kMinTimeout));
+    if (found_->not_chosen) found_->processes = {{.pid = options_.dump.pid, .start_ticks = start_ticks_}};
+    return found_->processes;
   }
-  const auto look = [&] {
-    Options bounded = in_time(options, deadline);
-    bounded.live = request_of(bounded, found);
+
+  Look look() {
+    find();
+    limit_.begins("its job was being read");
+    Options bounded = in_time(options_, limit_.deadline());
+    if (found_->not_chosen) {
+      bounded.live.pids = {options_.dump.pid};
+    } else {
+      bounded.live.job = capture::JobChoice::of_process(options_.dump.pid);
+      for (const capture::FoundProcess& process : found_->processes) bounded.live.among.push_back(process.pid);
+    }
     return look_now(bounded);
-  };
+  }
+
+ private:
+  static constexpr int kShareToFind = 4;
+  const Options& options_;
+  const std::uint64_t start_ticks_;
+  TimeLimit& limit_;
+  std::optional<capture::FoundJob> found_;
+};
+
+Result<Look> look_at_job(const Options& options, TimeLimit& limit, std::ostream& err) {
+  const auto stat = target::proc::stat_of(options.dump.pid);
+  if (!stat)
+    return fail(
+        {.code = ErrorCode::kNotFound, .subject = fmt::format("pid {}", options.dump.pid), .what = "no such process"});
+  limit.will_show(heading_of(options, stat->name, limit.deadline()));
+  AskedProcess asked(options, stat->start_ticks, limit);
   const auto directory = PrivateDirectory::of_user();
-  if (directory) return look_together(*directory, key_of(found.processes), deadline, look);
-  print_error(err, report::sanitize(directory.error().message()) + ": the report is not kept", directory.error().hint);
-  return look();
+  if (!directory) {
+    print_error(err, report::sanitize(directory.error().message()) + ": the report is not kept",
+                directory.error().hint);
+    return asked.look();
+  }
+  limit.begins("another call's search for its job did not end");
+  const std::string key = find_together(
+      *directory, options.dump.pid, asked.start_ticks(),
+      limit.deadline(), [&]() -> const auto& { return asked.find(); });
+  limit.begins("another call's look at its job did not end");
+  auto look = look_together(*directory, key, limit.deadline(), [&] { return asked.look(); });
+  if (look && !look->waited_for.empty())
+    print_error(err, report::sanitize(look->waited_for) + ": another process has locked it and made no report",
+                "this call has looked for itself");
+  return look;
 }
 
 // Processes that no rank of the job has as a child, such as a launcher, are looked at by themselves.
@@ -239,8 +248,8 @@ std::string text_of(const Options& options, const std::vector<Shown>& shown, Clo
   return text;
 }
 
-int dump_process(const Options& options, const Deadline& deadline, std::ostream& out, std::ostream& err) {
-  const auto look = look_at_job(options, deadline, err);
+int dump_process(const Options& options, TimeLimit& limit, std::ostream& out, std::ostream& err) {
+  const auto look = look_at_job(options, limit, err);
   if (!look) {
     print_error(err, report::sanitize(look.error().message()), look.error().hint);
     return 2;
@@ -253,7 +262,7 @@ int dump_process(const Options& options, const Deadline& deadline, std::ostream&
   std::vector<Pid> others;
   for (const auto& [pid, parent] : wanted)
     if (rank_with(look->job, pid) == nullptr) others.push_back(pid);
-  const Look alone = others.empty() ? Look() : look_alone(options, others, deadline);
+  const Look alone = others.empty() ? Look() : look_alone(options, others, limit.deadline());
   report_problems(look->job, err);
   if (!others.empty()) report_problems(alone.job, err);
   std::vector<Shown> shown;
@@ -268,19 +277,22 @@ int dump_process(const Options& options, const Deadline& deadline, std::ostream&
     status = std::max(status, std::min(of_rank, 1));
     if (of_rank != 2) shown.push_back({job, rank, parent});
   }
-  std::string text = text_of(options, shown, std::min<Clock::duration>(deadline.left() / 2, kMinTimeout));
+  std::string text = text_of(options, shown, std::min<Clock::duration>(limit.deadline().left() / 2, kMinTimeout));
+  limit.output_begins();
   tell_verdict(options, *look, text, err);
   return write_report(options, text, out, err) ? status : 2;
 }
 
-int dump_core(const Options& options, std::ostream& out, std::ostream& err) {
+int dump_core(const Options& options, TimeLimit& limit, std::ostream& out, std::ostream& err) {
   const Look look = without_secrets(capture::capture_cores({options.dump.core}, options.core, options.capture));
   std::vector<Shown> shown;
   for (const RankSnapshot& rank : look.job.ranks)
     if (rank.status != Status::kFailed) shown.push_back({&look.job, &rank, 0});
   const int status = report_problems(look.job, err);
   if (shown.empty()) return 2;
-  return write_report(options, text_of(options, shown, kMinTimeout), out, err) ? status : 2;
+  const std::string text = text_of(options, shown, kMinTimeout);
+  limit.output_begins();
+  return write_report(options, text, out, err) ? status : 2;
 }
 
 }  // namespace
@@ -288,13 +300,12 @@ int dump_core(const Options& options, std::ostream& out, std::ostream& err) {
 int run_dump(const Options& options, std::ostream& out, std::ostream& err) {
   Options asked = options;
   asked.live.without_tools = true;
-  const Deadline deadline = Deadline::after(options.dump.within);
-  const EndsInTime ends(deadline, options.dump);
-  if (!options.dump.core.empty()) {
-    return dump_core(in_time(asked, deadline), out, err);
-  }
+  const bool of_core = !options.dump.core.empty();
+  TimeLimit limit(options.dump.within,
+                  of_core ? report::sanitize(options.dump.core) : fmt::format("pid {}", options.dump.pid));
+  if (of_core) return dump_core(in_time(asked, limit.deadline()), limit, out, err);
   if (options.dump.nonblocking) asked.live.stop = target::StopPolicy::kNever;
-  return dump_process(asked, deadline, out, err);
+  return dump_process(asked, limit, out, err);
 }
 
 }  // namespace rankstacks::cli

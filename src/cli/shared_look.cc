@@ -37,6 +37,10 @@ std::optional<std::int64_t> time_of(std::string_view name, std::string_view key)
 // The lock of a job is one of these: a file for each job would stay for ever, as a lock's file cannot be removed
 // safely.
 std::string lock_of(const std::string& key) { return "lock-" + key.substr(0, 2); }
+std::string second_lock_of(const std::string& key) { return "second-" + lock_of(key); }
+
+// Each wait takes half of the time that is left then: a look needs the rest.
+constexpr int kShareOfWait = 2;
 
 std::optional<Look> read_answer(const PrivateDirectory& directory, const std::string& name) {
   auto bytes = directory.read(name, report::kMaxReportBytes);
@@ -70,11 +74,17 @@ void remove_old_reports(const PrivateDirectory& directory) {
 Result<Look> look_together(const PrivateDirectory& directory, const std::string& key, const Deadline& deadline,
                            const std::function<Look()>& look) {
   const std::int64_t earliest = now_ms() - std::chrono::milliseconds(kShared).count();
-  const auto lock = directory.lock(lock_of(key), deadline);
-  if (!lock) return fail(lock.error());
+  std::string waited_for;
+  auto lock = directory.lock(lock_of(key), Deadline::after(deadline.left() / kShareOfWait));
+  if (!lock && lock.error().code == ErrorCode::kTimeout) {
+    waited_for = lock.error().subject;
+    lock = directory.lock(second_lock_of(key), Deadline::after(deadline.left() / kShareOfWait));
+  }
+  if (!lock && lock.error().code != ErrorCode::kTimeout) return fail(lock.error());
   if (auto answer = recent_answer(directory, key, earliest)) return std::move(*answer);
   const std::string name = name_of(now_ms(), key);
   Look made = look();
+  made.waited_for = std::move(waited_for);
   const auto packed = report::pack(report::json_report(made.job, made.analysis), report::Packing::kZstd, name);
   made.not_written = packed ? directory.write(name, *packed) : ENOMEM;
   if (made.not_written == 0) made.path = directory.path() + '/' + name;

@@ -6,10 +6,11 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 
 import cases
-from command_line import FIXTURES, native
+from command_line import FIXTURES, SOURCE, native
 from gpu_sessions import Job
 from processes import Fixture, Skip, check, command_of_tool, tool
 from truth_native import compare
@@ -221,6 +222,45 @@ def case_programs_of_others_on_it(directory):
                 process.terminate()
             status, err = ends_in_time([tool(), "watch", "--pids", str(well.pid), "--on-hang", reports, "--period", "1"], ask_to_end)
             check(status is not None, "watch: %s" % err)
+
+
+def case_dump_of_what_is_on_it(directory):
+    """The limit of `dump` is for all of it, the loading of the tool included; what is known by then is printed."""
+    burns = "import os, sys, time\nwhile time.process_time() < 1: pass\nprint(time.monotonic(), file=sys.stderr, flush=True)\nos.execv(sys.argv[1], sys.argv[1:])\n"
+    with SilentFileSystem(directory) as fs:
+        with Fixture([fs.add(os.path.join(FIXTURES, "chain"))]) as program:
+            fs.be_silent(b"a")
+            environment = dict(os.environ, XDG_RUNTIME_DIR=os.path.join(directory, "run"))
+            os.mkdir(environment["XDG_RUNTIME_DIR"], 0o700)
+            call = [tool(), "dump", "--pid", str(program.pid), "--within", "1.5"]
+            for more, heading in (([], "Process %d: %s" % (program.pid, fs.place)), (["--json"], None)):
+                start = time.monotonic()
+                ended = subprocess.run(call + more, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=TEST_TIMEOUT, check=False)
+                took = time.monotonic() - start
+                out, err = ended.stdout.decode(), ended.stderr.decode()
+                check(ended.returncode == 2 and "nothing was read within 1.5 s: " in err, "%d %r %r" % (ended.returncode, out, err))
+                check(out.startswith(heading) and "\n\nrankstacks: nothing was read within 1.5 s: " in out if heading else out == "", out)
+                check(took < 3, "%g s instead of 1.5" % took)
+            call[-1] = "3"
+            ended = subprocess.run(["/usr/bin/python3", "-c", burns] + call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=TEST_TIMEOUT, check=False)
+            took = time.monotonic() - float(ended.stderr.split()[0])
+            check(ended.returncode == 2 and took < 2.75, "status %d after %g s" % (ended.returncode, took))
+
+
+def case_files_of_unrelated_processes_on_it(directory):
+    """A Python program that is no part of the job takes a few seconds of a look's time at most, and once."""
+    loads = "import ctypes, json, os, sys\nctypes.CDLL(sys.argv[1])\nprint(json.dumps({'pid': os.getpid()}), flush=True)\nsys.stdin.read()\n"
+    job = [sys.executable, os.path.join(SOURCE, "fixtures", "jobs", "watched.py"), "--ranks", "2"]
+    with SilentFileSystem(directory) as fs:
+        library = fs.add(os.path.join(FIXTURES, "libreplaced_one.so"))
+        with Fixture([sys.executable, "-c", loads, library]), Fixture(job) as ranks:
+            fs.be_silent(b"a")
+            environment = dict(os.environ, XDG_RUNTIME_DIR=os.path.join(directory, "run"))
+            os.mkdir(environment["XDG_RUNTIME_DIR"], 0o700)
+            start = time.monotonic()
+            status, err = ends_in_time([tool(), "dump", "--pid", str(ranks.ready["pids"][0])], env=environment)
+            took = time.monotonic() - start
+            check(status == 0 and took < 10, "status %r after %g s: %s" % (status, took, err))
 
 
 def case_saved_report_on_it(directory):
