@@ -9,6 +9,9 @@ namespace {
 
 constexpr std::size_t kMaxInterpretersRead = 64, kMaxThreadsRead = 4096;
 constexpr std::size_t kDict = 64;  // bytes of a PyDictObject: 48, of a free-threaded build 64
+// sizeof(PyUnicodeObject) up to 3.11, and a PyVarObject with a pointer more: both may begin on another page than what
+// this tool reads of them.
+constexpr std::size_t kStr = 72, kTuple = 32;
 constexpr std::size_t kMaxNames = 65'536, kLongestName = 256;
 
 class OtherReads {
@@ -27,9 +30,13 @@ class OtherReads {
 
   void names(Address tuple, CodeReader& codes) {
     const std::uint64_t size = tuple == 0 ? 0 : pointer(tuple + layout_.tuple_size);
-    for (std::uint64_t i = 0; i < size && names_left_ > 0; ++i, --names_left_)
-      if (const Address name = pointer(tuple + layout_.tuple_items + i * sizeof(Address)); name != 0)
-        codes.beginning(name, kLongestName);
+    if (size > 0) copy(tuple, kTuple);
+    for (std::uint64_t i = 0; i < size && names_left_ > 0; ++i, --names_left_) {
+      const Address name = pointer(tuple + layout_.tuple_items + i * sizeof(Address));
+      if (name == 0) continue;
+      copy(name, kStr);
+      codes.beginning(name, kLongestName);
+    }
   }
 
  private:

@@ -317,6 +317,24 @@ def case_what_is_left_out_is_absent(directory):
         check(b"Cannot access memory" in done.stdout, "gdb reads what is not there: %r" % done.stdout[-300:])
 
 
+def case_a_name_that_begins_at_the_end_of_a_page(directory):
+    """pystack copies the str with a variable's name whole; this tool reads its length and text, which are on the next page here, and no
+    type, as the code is not the user's own."""
+    source = ("import json,os,time\nmany=['name_%07d'%i for i in range(200000)]\n"
+              "name=next((one for one in many[100000:] if id(one)%4096==0xff0),None)\ndef wait():\n    x=1\n    time.sleep(600)\n"
+              "print(json.dumps({'pid':os.getpid(),'at':name and id(name)}),flush=True)\n"
+              "if name: wait.__code__=wait.__code__.replace(co_varnames=(name,),co_filename='/usr/lib/python3/dist-packages/torch/_tensor.py')\ndel name\nwait()\n")
+    with Fixture(["/usr/bin/python3", "-c", source]) as fixture:
+        at = fixture.ready["at"]
+        if at is None:
+            raise Skip("no str of this Python begins at the end of a page")
+        path, _ = captured(directory, "--pids", fixture.pid)
+        rank = only_rank(json_report("core", path), fixture.pid)
+        check(any(frame["function"] == "wait" for thread in rank["threads"] for frame in thread["frames"]), "no wait(): %r" % stacks_of(rank))
+        for part in (at, at + 16):
+            check(any(start <= part < start + n for start, _, n in loads(path)), "%#x of the name at %#x is not in it" % (part, at))
+
+
 def case_secrets(directory):
     secret = "hf_" + "Zq7rT2mWx9Lk4Vb8Nc1Pd6Yj3Hs5Gf0A"
     environment = dict(os.environ, HF_TOKEN=secret, RANK="3", WORLD_SIZE="8", PYTHONDONTWRITEBYTECODE="1")
