@@ -16,6 +16,11 @@ void read_notes(std::span<const std::byte> bytes) {
   const target::OwnNotes own = target::parse_own_notes(std::span(&segment, 1));
   for (std::size_t i = 1; i < own.mappings.size(); ++i)
     fuzz::require(own.mappings[i - 1].range.end <= own.mappings[i].range.start, "mappings without overlaps");
+  for (std::size_t i = 0; i < own.files.size(); ++i) {
+    const target::NotedFile& file = own.files[i];
+    fuzz::require(file.range.start < file.range.end && !file.path.empty(), "files with a range and a path");
+    fuzz::require(i == 0 || own.files[i - 1].range.end <= file.range.start, "files without overlaps");
+  }
   small_core::read_stacks(own.body(target::OwnNote::kStacks));
   small_core::read_symbols(own.body(target::OwnNote::kSymbols));
   small_core::read_interpreters(own.body(target::OwnNote::kInterpreters));

@@ -38,6 +38,7 @@ std::vector<std::byte> own_notes(const KeptProcess& process, std::string_view re
   add(OwnNote::kStacks, process.stacks);
   add(OwnNote::kSymbols, process.symbols);
   add(OwnNote::kInterpreters, process.interpreters);
+  add(OwnNote::kFiles, process.files);
   return notes;
 }
 

@@ -32,7 +32,7 @@ struct KeptProcess {
   std::vector<target::NotedMapping> mappings;
   std::vector<Piece> pieces;  // by address, without overlaps
   // The bodies of this tool's own notes.
-  std::vector<std::byte> stacks, symbols, interpreters;
+  std::vector<std::byte> stacks, symbols, interpreters, files;
   bool has_all_symbols = false;
   std::uint64_t left_out = 0;  // bytes of memory that did not fit
 };

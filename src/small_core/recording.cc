@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/unattended.h"
+#include "small_core/changed_files.h"
 #include "small_core/debugger_reads.h"
 #include "small_core/interpreter_note.h"
 #include "small_core/live_notes.h"
@@ -135,6 +136,7 @@ std::unique_ptr<Recording> Recording::of(target::CoreTarget& target) {
   recording->kept_.environment = target.environment();
   recording->kept_.command = target.command();
   recording->expected_ = changeable_parts(target.modules());
+  recording->files_ = target.own_notes().files;
   for (const target::CoreNoteSegment& segment : target.file().notes())
     append_foreign_notes(recording->kept_.notes, segment.bytes);
   return recording;
@@ -152,6 +154,8 @@ void Recording::keep(std::span<const unwind::UnwoundStack> stacks, std::uint64_t
   kept_.mappings.clear();
   kept_.pieces.clear();
   if (live_ != nullptr) kept_.notes = notes_of(*live_, auxv_);
+  kept_.notes = without_changed_files(kept_.notes, target_, files_);
+  kept_.files = target::files_note(files_);
   for (const target::Mapping& m : target_.mappings()) kept_.mappings.push_back({m.range, flags_of(m)});
   kept_.stacks = write_stacks(target_.threads(), stacks);
   target::ReadPages of_stacks;

@@ -51,7 +51,8 @@ class Recording {
   target::Target& target_;
   const target::LiveTarget* live_ = nullptr;
   target::AuxiliaryVector auxv_;
-  std::vector<Range> expected_;  // what read_more() will read, as far as it is known
+  std::vector<Range> expected_;           // what read_more() will read, as far as it is known
+  std::vector<target::NotedFile> files_;  // that are not in NT_FILE
   target::ReadPages pages_;
   KeptProcess kept_;
 };

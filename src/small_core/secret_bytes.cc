@@ -169,7 +169,7 @@ void overwrite_secrets(KeptProcess& process, const std::vector<std::string>& sec
   for (Piece& piece : process.pieces) all.overwrite(piece.bytes);
   all.overwrite_in_notes(process.notes);
   all.overwrite_in_registers(process.notes);
-  for (auto* note : {&process.symbols, &process.interpreters}) all.overwrite(*note);
+  for (auto* note : {&process.symbols, &process.interpreters, &process.files}) all.overwrite(*note);
 }
 
 }  // namespace rankstacks::small_core

@@ -63,6 +63,7 @@ class NoteParser {
       notes_.problems.push_back(
           {fmt::format("{} more notes are damaged", more_problems_), kDamaged, ProblemCode::kMalformed});
     notes_.own = parse_own_notes(segments);
+    add_noted_files();
     notes_.problems.insert(notes_.problems.end(), notes_.own.problems.begin(), notes_.own.problems.end());
     return std::move(notes_);
   }
@@ -225,11 +226,7 @@ class NoteParser {
         ++bad;
         continue;
       }
-      constexpr std::string_view kDeleted = " (deleted)";
-      if (mapping.path.ends_with(kDeleted)) {
-        mapping.path.resize(mapping.path.size() - kDeleted.size());
-        mapping.deleted = true;
-      }
+      cut_deleted(mapping);
       // Modules are recognized by their path.
       if (mapping.path.empty()) {
         ++nameless;
@@ -244,6 +241,24 @@ class NoteParser {
     if (bad > 0)
       problem(fmt::format("{} of {} mapped files left out: their ranges make no sense (NT_FILE at {:#x})", bad,
                           header->count, where));
+  }
+
+  static void cut_deleted(CoreFileMapping& mapping) {
+    constexpr std::string_view kDeleted = " (deleted)";
+    if (!mapping.path.ends_with(kDeleted)) return;
+    mapping.path.resize(mapping.path.size() - kDeleted.size());
+    mapping.deleted = true;
+  }
+
+  // A capture has some of the mapped files in a note of its own.
+  void add_noted_files() {
+    if (notes_.own.files.empty()) return;
+    for (const NotedFile& file : notes_.own.files) {
+      notes_.files.push_back({file.range, file.file_offset, file.path, false});
+      cut_deleted(notes_.files.back());
+    }
+    if (const auto bad = drop_overlapping_files(); bad > 0)
+      problem(fmt::format("{} mapped files in its own notes left out: they overlap those in NT_FILE", bad));
   }
 
   // Sorts the mapped files by their addresses. Returns the number of those that were dropped.

@@ -17,6 +17,12 @@ struct MappingEntry {
 };
 static_assert(sizeof(MappingEntry) == 24);
 
+// An entry of kFiles; the path follows.
+struct FileEntry {
+  std::uint64_t start, end, offset;
+};
+static_assert(sizeof(FileEntry) == 24);
+
 constexpr std::size_t kMaxMappings = 1u << 20;  // as many as Fedora's vm.max_map_count allows
 
 std::uint64_t padded(std::uint64_t size) { return (size + 3) & ~std::uint64_t{3}; }
@@ -38,6 +44,27 @@ void parse_mappings(OwnNotes& notes) {
     notes.problems.push_back(damaged(fmt::format("{} of {} mappings in its own notes make no sense", bad, count)));
 }
 
+void parse_files(OwnNotes& notes) {
+  const auto body = notes.body(OwnNote::kFiles);
+  std::size_t at = 0, count = 0, bad = 0;
+  for (; at < body.size() && count < kMaxMappings; ++count) {
+    const auto entry = elf::load<FileEntry>(body, at);
+    const auto length = elf::load<std::uint32_t>(body, at + sizeof(FileEntry));
+    at += sizeof(FileEntry) + sizeof *length;
+    if (!entry || !length || *length > body.size() - at) {
+      notes.problems.push_back(damaged(fmt::format("mapped files in its own notes are cut off behind {}", count)));
+      break;
+    }
+    const std::string_view path(reinterpret_cast<const char*>(body.data()) + at, *length);
+    at += *length;
+    const bool overlaps = !notes.files.empty() && entry->start < notes.files.back().range.end;
+    if (entry->start >= entry->end || overlaps || path.empty() || path.find('\0') != path.npos) ++bad;
+    else notes.files.push_back({{entry->start, entry->end}, entry->offset, std::string(path)});
+  }
+  if (bad > 0)
+    notes.problems.push_back(damaged(fmt::format("{} of {} mapped files in its own notes make no sense", bad, count)));
+}
+
 class OwnNoteParser {
  public:
   OwnNotes parse(std::span<const CoreNoteSegment> segments) {
@@ -53,6 +80,7 @@ class OwnNoteParser {
     // Without a version the other notes say nothing.
     if (notes_.version == 0) notes_.bodies = {};
     parse_mappings(notes_);
+    parse_files(notes_);
     return std::move(notes_);
   }
 
@@ -109,6 +137,19 @@ void append_note(std::vector<std::byte>& to, std::string_view owner, std::uint32
   to.push_back(std::byte{0});
   to.resize(padded(to.size()));
   put(body);
+}
+
+std::vector<std::byte> files_note(std::span<const NotedFile> files) {
+  std::vector<std::byte> body;
+  const auto put = [&](std::span<const std::byte> bytes) { body.insert(body.end(), bytes.begin(), bytes.end()); };
+  for (const NotedFile& file : files) {
+    const FileEntry entry{file.range.start, file.range.end, file.file_offset};
+    const auto length = static_cast<std::uint32_t>(file.path.size());
+    put(std::as_bytes(std::span(&entry, 1)));
+    put(std::as_bytes(std::span(&length, 1)));
+    put(std::as_bytes(std::span(file.path.data(), file.path.size())));
+  }
+  return body;
 }
 
 std::vector<std::byte> mappings_note(std::span<const NotedMapping> mappings) {

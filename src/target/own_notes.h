@@ -9,12 +9,14 @@
 //     kStacks        the return addresses of each thread                               small_core/stack_note
 //     kSymbols       functions and lines of these addresses                            small_core/symbol_note
 //     kInterpreters  where the Python interpreters are                                 small_core/interpreter_note
+//     kFiles         mapped files whose bytes the process may have changed             here
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,8 +34,9 @@ enum class OwnNote : std::uint32_t {
   kStacks = 4,
   kSymbols = 5,
   kInterpreters = 6,
+  kFiles = 7,
 };
-inline constexpr std::uint32_t kLastOwnNote = 6;
+inline constexpr std::uint32_t kLastOwnNote = 7;
 inline constexpr std::uint32_t kNotesVersion = 1;
 // kVersion's flags: kSymbols has all addresses of the stacks, so that no file is missed.
 inline constexpr std::uint32_t kHasAllSymbols = 1;
@@ -44,6 +47,13 @@ struct NotedMapping {
   std::uint32_t flags = 0;
 };
 
+// A mapped file, as an entry of NT_FILE has it.
+struct NotedFile {
+  Range range;
+  std::uint64_t file_offset = 0;  // in bytes
+  std::string path;               // perhaps with " (deleted)" at its end
+};
+
 struct OwnNotes {
   std::uint32_t version = 0;  // 0: the core has none of these notes, and is not a capture
   std::uint32_t flags = 0;    // kHasAllSymbols
@@ -51,6 +61,7 @@ struct OwnNotes {
   // newer than this tool's.
   std::array<std::span<const std::byte>, kLastOwnNote + 1> bodies{};
   std::vector<NotedMapping> mappings;  // by address, without overlaps
+  std::vector<NotedFile> files;        // those that are not in NT_FILE, by address, without overlaps
   std::vector<Problem> problems;
 
   bool is_capture() const { return version != 0; }
@@ -67,5 +78,8 @@ void append_note(std::vector<std::byte>& to, std::string_view owner, std::uint32
 
 // The body of a note of mappings.
 std::vector<std::byte> mappings_note(std::span<const NotedMapping> mappings);
+
+// The body of a note of files.
+std::vector<std::byte> files_note(std::span<const NotedFile> files);
 
 }  // namespace rankstacks::target

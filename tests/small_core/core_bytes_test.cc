@@ -8,6 +8,7 @@
 
 #include "small_core/kept_process.h"
 #include "small_core/live_notes.h"
+#include "support/elf_writer.h"
 #include "support/literal_library.h"
 #include "support/temporary_directory.h"
 #include "target/core_target.h"
@@ -70,6 +71,24 @@ TEST_CASE("a small core has its pages, and nothing in their place elsewhere") {
   CHECK(core.own_notes().is_capture());
   const auto report = core.own_notes().body(target::OwnNote::kReport);
   CHECK(std::string_view(reinterpret_cast<const char*>(report.data()), report.size()) == R"({"schema":1})");
+}
+
+TEST_CASE("mapped files of a small core are those of NT_FILE and of its own note") {
+  KeptProcess process = one_thread();
+  target::append_note(process.notes, "CORE", NT_FILE,
+                      testing::nt_file_note(0x1000, {{0x40000, 0x50000, 0, "/lib/a.so"}}));
+  process.files = target::files_note(std::vector<target::NotedFile>{{{0x10000, 0x20000}, 0x3000, "/b (deleted)"}});
+  const testing::TemporaryDirectory directory;
+  elf::ImageCache images;
+  const auto opened = target::CoreTarget::open(write(directory, core_bytes(process, "{}")), {}, images);
+  REQUIRE(opened);
+  const auto mappings = (*opened)->mappings();
+  REQUIRE(mappings.size() == 2);
+  CHECK(mappings[0].path == "/b");
+  CHECK(mappings[0].deleted);
+  CHECK(mappings[0].writable);
+  CHECK(mappings[0].file_offset == 0x3000);
+  CHECK(mappings[1].path == "/lib/a.so");
 }
 
 TEST_CASE("offsets in the file agree with addresses, as the loader and libdwfl expect") {
@@ -185,6 +204,37 @@ TEST_CASE("notes without a version, with unknown kinds, and mappings without sen
   CHECK(own.find(0x4000) == nullptr);
   REQUIRE(own.problems.size() == 1);
   CHECK(own.problems[0].message == "2 of 4 mappings in its own notes make no sense");
+}
+
+TEST_CASE("mapped files come back as they were noted, and what makes no sense is left out") {
+  const std::vector<target::NotedFile> files = {{{0x1000, 0x3000}, 0x2000, "/lib/a.so"},
+                                                {{0x5000, 0x6000}, 0, "/tmp/b (deleted)"}};
+  const auto whole = target::files_note(files);
+  const auto parse = [&](std::span<const std::byte> body) {
+    std::vector<std::byte> notes;
+    const std::uint32_t version = target::kNotesVersion;
+    target::append_note(notes, target::kNoteOwner, 1, std::as_bytes(std::span(&version, 1)));
+    target::append_note(notes, target::kNoteOwner, 7, body);
+    const target::CoreNoteSegment segment{0, notes, false};
+    return target::parse_own_notes(std::span(&segment, 1));
+  };
+  const auto own = parse(whole);
+  CHECK(own.problems.empty());
+  REQUIRE(own.files.size() == 2);
+  CHECK(own.files[0].range.end == 0x3000);
+  CHECK(own.files[0].file_offset == 0x2000);
+  CHECK(own.files[0].path == "/lib/a.so");
+  CHECK(own.files[1].path == "/tmp/b (deleted)");
+  for (std::size_t size = 1; size < whole.size(); ++size) {
+    const auto cut = parse(std::span(whole).first(size));
+    CHECK(cut.files.size() < 2);
+    CHECK(cut.problems.size() == (size == 24 + 4 + 9 ? 0 : 1));
+  }
+  const auto odd = parse(target::files_note(std::vector<target::NotedFile>{
+      {{0x2000, 0x3000}, 0, "a"}, {{0x2fff, 0x4000}, 0, "b"}, {{0x5000, 0x5000}, 0, "c"}, {{0x6000, 0x7000}, 0, ""}}));
+  CHECK(odd.files.size() == 1);
+  REQUIRE(odd.problems.size() == 1);
+  CHECK(odd.problems[0].message == "3 of 4 mapped files in its own notes make no sense");
 }
 
 TEST_CASE("a capture of a capture has one set of own notes") {

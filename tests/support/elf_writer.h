@@ -55,7 +55,7 @@ inline Bytes process_note(int pid, std::string_view name, std::string_view argum
   return bytes_of(info);
 }
 
-inline Bytes files_note(std::uint64_t page_size, const std::vector<MappedFileEntry>& entries) {
+inline Bytes nt_file_note(std::uint64_t page_size, const std::vector<MappedFileEntry>& entries) {
   Bytes note;
   append_value(note, std::uint64_t{entries.size()});
   append_value(note, page_size);

@@ -65,8 +65,8 @@ Bytes small_core() {
   core.add_note(
       NT_AUXV,
       auxv_note({{AT_PHDR, 0x7f00'0000'0040}, {AT_SYSINFO_EHDR, 0x7f00'0001'0000}, {AT_EXECFN, 0x7ffc'0000'0100}}));
-  core.add_note(NT_FILE, files_note(4096, {{0x7f00'0000'0000, 0x7f00'0000'1000, 0, "/nowhere/libx.so"},
-                                           {0x7f00'0000'1000, 0x7f00'0000'2000, 1, "/nowhere/libx.so"}}));
+  core.add_note(NT_FILE, nt_file_note(4096, {{0x7f00'0000'0000, 0x7f00'0000'1000, 0, "/nowhere/libx.so"},
+                                             {0x7f00'0000'1000, 0x7f00'0000'2000, 1, "/nowhere/libx.so"}}));
   core.add_note(NT_PRSTATUS, thread_note(101, 11, 0, 0));
   core.add_memory(0x7f00'0000'0000, elf, 4096, PF_R | PF_X);
   core.add_memory(0x7f00'0000'1000, {}, 4096, PF_R | PF_X);

@@ -20,7 +20,7 @@ CoreWriter sound() {
   CoreWriter core;
   core.add_note(NT_PRSTATUS, thread_note(100, 6, 0x1111, kStack + 64));
   core.add_note(NT_PRPSINFO, process_note(100, "train", "python3 train.py --lr 3 "));
-  core.add_note(NT_FILE, files_note(4096, {{0x40'0000, 0x40'1000, 0, "/nowhere/data.bin"}}));
+  core.add_note(NT_FILE, nt_file_note(4096, {{0x40'0000, 0x40'1000, 0, "/nowhere/data.bin"}}));
   core.add_note(NT_PRSTATUS, thread_note(101, 6, 0x2222, kStack + 128));
   core.add_memory(kHeap, Bytes(4096, std::byte{0x5a}), 8192);
   core.add_memory(kStack, Bytes(4096, std::byte{0x11}), 4096);
@@ -205,7 +205,7 @@ TEST_CASE("a real number of program headers above 65534, cut off before section 
   Opener opener;
   CoreWriter core;
   core.add_note(NT_PRSTATUS, thread_note(1, 0, 0, 0));
-  core.add_note(NT_FILE, files_note(4096, {}));
+  core.add_note(NT_FILE, nt_file_note(4096, {}));
   for (std::uint64_t i = 0; i < 70'000; ++i) core.add_memory(0x10000 + i * 8192, Bytes(1, std::byte{7}), 4096);
   core.change_header = [](Elf64_Ehdr& h) {
     h.e_phnum = PN_XNUM;
@@ -271,7 +271,7 @@ TEST_CASE("so many program headers, or notes, that reading them all would take m
     for (int i = 0; i < 200'000; ++i)
       core.add_note(
           NT_FILE,
-          files_note(4096, {{0x50'0000ull + 0x1000ull * i, 0x50'1000ull + 0x1000ull * i, 0, "/nowhere/other.bin"}}));
+          nt_file_note(4096, {{0x50'0000ull + 0x1000ull * i, 0x50'1000ull + 0x1000ull * i, 0, "/nowhere/other.bin"}}));
     auto opened = opener.open(core.write());
     REQUIRE(opened);
     CHECK((*opened)->partial());
@@ -296,25 +296,25 @@ TEST_CASE("notes that make no sense") {
   CHECK(with_note(NT_PRPSINFO, Bytes(8)) ==
         "the process's name is not read: NT_PRPSINFO of 8 bytes where 136 are expected (at 0x228)");
   CHECK(with_note(NT_FILE, Bytes(8)) == "the mapped files are not read: NT_FILE of 8 bytes (at 0x228)");
-  CHECK(with_note(NT_FILE, files_note(0, {{1, 2, 0, "/x"}})) ==
+  CHECK(with_note(NT_FILE, nt_file_note(0, {{1, 2, 0, "/x"}})) ==
         "the mapped files are not read: NT_FILE says that a page has 0 bytes (at 0x228)");
-  Bytes absurd = files_note(4096, {{0x1000, 0x2000, 0, "/x"}});
+  Bytes absurd = nt_file_note(4096, {{0x1000, 0x2000, 0, "/x"}});
   std::memset(absurd.data(), 0xff, 8);
   CHECK(with_note(NT_FILE, absurd) ==
         "the mapped files are not read: NT_FILE of 43 bytes claims 18446744073709551615 entries (at 0x228)");
-  Bytes unterminated = files_note(4096, {{0x1000, 0x2000, 0, "/x"}, {0x3000, 0x4000, 0, "/y"}});
+  Bytes unterminated = nt_file_note(4096, {{0x1000, 0x2000, 0, "/x"}, {0x3000, 0x4000, 0, "/y"}});
   unterminated.pop_back();
   CHECK(with_note(NT_FILE, unterminated) ==
         "1 of 2 mapped files left out: the paths in NT_FILE end before them (at 0x228)");
-  CHECK(
-      with_note(NT_FILE,
-                files_note(4096, {{0x2000, 0x1000, 0, "/x"}, {0x1000, 0x3000, 0, "/y"}, {0x2000, 0x4000, 0, "/z"}})) ==
-      "2 of 3 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
+  CHECK(with_note(
+            NT_FILE,
+            nt_file_note(4096, {{0x2000, 0x1000, 0, "/x"}, {0x1000, 0x3000, 0, "/y"}, {0x2000, 0x4000, 0, "/z"}})) ==
+        "2 of 3 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
   CHECK(with_note(NT_FILE,
-                  files_note(
+                  nt_file_note(
                       4096, {{0x1000, 0x2000, 0, ""}, {0x3000, 0x4000, 0, "/y"}, {0x5000, 0x6000, 0, " (deleted)"}})) ==
         "2 of 3 mapped files left out: their paths are empty (NT_FILE at 0x228)");
-  CHECK(with_note(NT_FILE, files_note(4096, {{0x1000, 0x2000, ~std::uint64_t{0} / 8, "/x"}})) ==
+  CHECK(with_note(NT_FILE, nt_file_note(4096, {{0x1000, 0x2000, ~std::uint64_t{0} / 8, "/x"}})) ==
         "1 of 1 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
 }
 
@@ -384,7 +384,7 @@ TEST_CASE("signals that tools cause are not reported as fatal") {
       std::memcpy(siginfo.data() + 16, &address, 8);
       core.add_note(NT_SIGINFO, siginfo);
     }
-    core.add_note(NT_FILE, files_note(4096, {}));
+    core.add_note(NT_FILE, nt_file_note(4096, {}));
     if (gdb) core.add_note(0xff000000, Bytes(4), "GDB");
     core.add_memory(kStack, Bytes(64), 64);
     auto opened = opener.open(core.write());

@@ -317,6 +317,35 @@ def case_what_is_left_out_is_absent(directory):
         check(b"Cannot access memory" in done.stdout, "gdb reads what is not there: %r" % done.stdout[-300:])
 
 
+def case_changed_data_is_absent(directory):
+    """Of writable data that a capture does not hold, gdb does not show what is in the file: the process may have changed it."""
+    if not shutil.which("gdb"):
+        raise Skip("no gdb on this machine")
+    with python("locks") as fixture:
+        with open("/proc/%d/maps" % fixture.pid, encoding="utf-8") as stream:
+            lines = [line.split() for line in stream if " /" in line]
+        executable = os.path.realpath("/proc/%d/exe" % fixture.pid)
+        full = os.path.join(directory, "full")
+        debugger.write_core(fixture.pid, full)
+        for name, what in (("live", ("--pids", fixture.pid)), ("of-core", (full,))):
+            os.mkdir(os.path.join(directory, name))
+            path, _ = captured(os.path.join(directory, name), *what)
+            kept = [(start, start + n) for start, _, n in loads(path)]
+            absent = lambda page: not any(start < page + 4096 and page < end for start, end in kept)
+            pages = {}
+            for place, rights, *_ in lines:
+                start, end = (int(number, 16) for number in place.split("-"))
+                pages.setdefault(rights, []).extend(page for page in range(start, end, 4096) if absent(page))
+            check(pages["rw-p"], "%s: all pages of data are in it" % name)
+            for rights, wanted in (("rw-p", False), ("r-xp", True)):
+                commands = [word for page in pages[rights][:32] for word in ("-ex", "x/gx %d" % page)]
+                done = subprocess.run(debugger.GDB + ["-ex", "file " + executable, "-ex", "core-file " + path] + commands, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+                refused = done.stdout.count(b"Cannot access memory")
+                check(refused == (0 if wanted else len(pages[rights][:32])), "%s: gdb cannot read %d of %d absent pages %s: %r" %
+                      (name, refused, len(pages[rights][:32]), rights, done.stdout[-300:]))
+
+
 def case_a_name_that_begins_at_the_end_of_a_page(directory):
     """pystack copies the str with a variable's name whole; this tool reads its length and text, which are on the next page here, and no
     type, as the code is not the user's own."""
