@@ -11,6 +11,7 @@
 #include "capture/finish_job.h"
 #include "capture/flight_records.h"
 #include "capture/gpu_cores.h"
+#include "capture/missing_files.h"
 #include "capture/parallel_layout.h"
 #include "capture/rank_identity.h"
 #include "capture/rank_versions.h"
@@ -140,6 +141,7 @@ struct ReadCore {
   std::optional<OpenedGpuCore> gpu_core;
   std::optional<WallClock::time_point> time;  // at which it was written
   std::optional<NotedReport> noted;
+  std::vector<MissingFile> missing_files;
   CoreDumpPlace dumps;  // where the Flight Recorder of the process would have written
 };
 
@@ -177,6 +179,7 @@ void read_process_core(ReadCore& into, const std::string& path, const target::Co
   const auto interpreters = interpreters_of(core);
   identify_rank(snapshot, core, interpreters);
   state_what_is_missing(snapshot, core, attributes);
+  into.missing_files = core.missing_files();
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
   const Variables variables = variables_of(core);
   rank.target = std::move(*opened);
@@ -254,6 +257,13 @@ WallClock::time_point time_of(const std::vector<ReadCore>& cores, const std::vec
   return first.value_or(WallClock::now());
 }
 
+MissingFiles missing_of(std::vector<ReadCore>& cores, const std::vector<std::string>& paths) {
+  MissingFiles missing;
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    if (!cores[i].missing_files.empty()) missing.emplace(paths[i], std::move(cores[i].missing_files));
+  return missing;
+}
+
 }  // namespace
 
 JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
@@ -274,6 +284,7 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
   adopt_children_of_cores(ranks);
   const WallClock::time_point time = time_of(cores, paths, gpus);
   JobSnapshot job = finish_job(std::move(ranks), {}, options, time, started).job;
+  describe_missing_files(job, missing_of(cores, paths), core_options.sysroot, options.timeout);
   gpus.add_to(job);
   add_named_dumps(job.ranks, options.flight_recorder, time, options.timeout);
   for (RankSnapshot& rank : job.ranks) {

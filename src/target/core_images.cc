@@ -1,13 +1,11 @@
 #include "target/core_images.h"
 
 #include "base/text.h"
-#include "target/debian_packages.h"
 
 #include <elf.h>
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 namespace rankstacks::target {
 namespace {
@@ -146,8 +144,9 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     return {*image, {}};
   }
   if (why.empty()) {
+    const bool has_id = wanted.build_id && !wanted.build_id->empty();
     if (!never_was_a_file(wanted))
-      missing_.push_back({wanted.path, wanted.deleted, wanted.main_program, wanted.build_id, {}});
+      missing_.push_back({.path = wanted.path, .build_id = has_id ? elf::to_string(*wanted.build_id) : ""});
     why = "no such file on this machine";
   }
   refused_.insert(refused_.end(), refused.begin(), refused.end());
@@ -161,23 +160,7 @@ std::vector<Problem> CoreImages::problems() const {
     problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMaxRefusals), std::nullopt,
                         ProblemCode::kFileMismatch});
   }
-  if (!missing_.empty()) {
-    std::vector<std::string> names, paths;
-    for (const CoreModuleIdentity& file : missing_) {
-      paths.push_back(file.path);
-      const bool has_id = file.build_id && !file.build_id->empty();
-      names.push_back(has_id ? fmt::format("{} (build-id {})", file.path, elf::to_string(*file.build_id)) : file.path);
-    }
-    // A file may be gone, or be in the image of another machine's root without being there.
-    std::set<std::string> packages;
-    for (const auto& [path, package] : debian_packages_of(paths, options_.sysroot)) packages.insert(package);
-    problems.push_back(
-        {fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), plural(missing_.size()),
-                     joined(names, ", ", kMaxNames)),
-         fmt::format("give them with --sysroot or --search, or open the core on the machine where it was taken{}{}",
-                     packages.empty() ? "" : "; they are of the Debian packages ", joined(packages, ", ", kMaxNames)),
-         ProblemCode::kFileMissing});
-  }
+  if (!missing_.empty()) problems.push_back(missing_files_problem(missing_));
   if (!unverified_.empty()) {
     problems.push_back(
         {fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(),

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "elf/image.h"
+#include "model/missing_file.h"
 #include "model/snapshot.h"
 #include "target/core_target.h"
 
@@ -43,6 +44,9 @@ class CoreImages {
   // and all unverified files.
   std::vector<Problem> problems() const;
 
+  // Their packages and frames are not known yet.
+  const std::vector<MissingFile>& missing() const { return missing_; }
+
  private:
   struct Candidate {
     std::string path;
@@ -55,7 +59,7 @@ class CoreImages {
   const CoreOptions& options_;
   elf::ImageCache& cache_;
   std::vector<Problem> refused_;
-  std::vector<CoreModuleIdentity> missing_;  // without their heads
+  std::vector<MissingFile> missing_;
   std::vector<std::string> unverified_;
 };
 

@@ -116,6 +116,7 @@ class ModuleFinder {
               [](const auto& a, const auto& b) { return a.range.start < b.range.start; });
     const auto problems = images_.problems();
     found_.problems.insert(found_.problems.end(), problems.begin(), problems.end());
+    found_.missing = images_.missing();
     return std::move(found_);
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "model/missing_file.h"
 #include "model/snapshot.h"
 #include "target/core_file.h"
 #include "target/core_images.h"
@@ -27,6 +28,7 @@ struct CoreModules {
   std::vector<Mapping> mappings;             // by address: those of NT_FILE, and the other memory in PT_LOADs
   std::vector<FileBackedRange> file_backed;  // by address, without overlaps; lives as long as the modules' images
   std::vector<Problem> problems;
+  std::vector<MissingFile> missing;
   bool gave_up = false;  // the deadline passed: modules are missing
 };
 

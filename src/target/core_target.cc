@@ -39,6 +39,7 @@ struct CoreTarget::Impl {
   std::map<std::string, std::string> environment;
   Pid pid = 0;
   std::vector<Problem> problems;
+  std::vector<MissingFile> missing_files;
   std::vector<Tid> lost_stacks;
   bool partial = false;
 
@@ -135,6 +136,7 @@ Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, co
   impl->mappings = std::move(found.mappings);
   impl->file_backed = std::move(found.file_backed);
   impl->modules = ModuleMap(std::move(found.modules));
+  impl->missing_files = std::move(found.missing);
   impl->problems.insert(impl->problems.end(), found.problems.begin(), found.problems.end());
 
   const CoreSegment* stack = impl->main_stack();
@@ -172,6 +174,7 @@ const std::vector<std::string>& CoreTarget::command() const { return impl_->comm
 const std::map<std::string, std::string>& CoreTarget::environment() const { return impl_->environment; }
 std::optional<std::uint64_t> CoreTarget::auxv(std::uint64_t type) const { return value_of(impl_->notes.auxv, type); }
 const std::vector<Problem>& CoreTarget::problems() const { return impl_->problems; }
+const std::vector<MissingFile>& CoreTarget::missing_files() const { return impl_->missing_files; }
 std::span<const Tid> CoreTarget::lost_stacks() const { return impl_->lost_stacks; }
 bool CoreTarget::partial() const { return impl_->partial; }
 const CoreFile& CoreTarget::file() const { return *impl_->file; }

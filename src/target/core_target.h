@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "base/result.h"
 #include "elf/debuginfod.h"
 #include "elf/image.h"
+#include "model/missing_file.h"
 #include "model/snapshot.h"
 #include "target/core_file.h"
 #include "target/initial_block.h"
@@ -64,10 +66,11 @@ class CoreTarget final : public Target {
   std::optional<std::uint64_t> auxv(std::uint64_t type) const;  // AT_*
   const AuxiliaryVector& auxiliary_vector() const;
   const std::vector<Problem>& problems() const;
-  std::span<const Tid> lost_stacks() const;  // threads whose stacks gcore left out, as problems() reports
-  bool partial() const;                      // something that belongs to the core could not be read
-  const CoreFile& file() const;              // its bytes, for what copies them
-  const OwnNotes& own_notes() const;         // those of a capture (own_notes.h)
+  const std::vector<MissingFile>& missing_files() const;  // by address
+  std::span<const Tid> lost_stacks() const;               // threads whose stacks gcore left out, as problems() reports
+  bool partial() const;                                   // something that belongs to the core could not be read
+  const CoreFile& file() const;                           // its bytes, for what copies them
+  const OwnNotes& own_notes() const;                      // those of a capture (own_notes.h)
 
  private:
   struct Impl;

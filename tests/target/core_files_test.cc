@@ -148,24 +148,6 @@ TEST_CASE("--search by the ends of the path") {
   CHECK(moved.open({.executable = {}, .sysroot = {}, .search = {root}})->problems().empty());
 }
 
-TEST_CASE("a missing file of a Debian package") {
-  REQUIRE_CORE(made, kernel_core("abort", why));
-  MovedFixture moved(*made);
-  const std::string root = moved.directory() / "root";
-  fs::create_directories(root + "/var/lib/dpkg/info");
-  std::ofstream(root + "/var/lib/dpkg/info/libfixture1:amd64.list")
-      << "/.\n"
-      << fs::path(moved.original("x")).parent_path().string() << "\n"
-      << moved.original("libfixture.so") << "\n";
-  std::ofstream(root + "/var/lib/dpkg/info/other.list") << moved.original("libfixture.so.2") << "\n";
-  std::ofstream(root + "/var/lib/dpkg/info/other.md5sums") << moved.original("fixture") << "\n";
-  const auto core = moved.open({.executable = {}, .sysroot = root, .search = {}});
-  REQUIRE(core->problems().size() == 1);
-  CHECK(core->problems()[0].hint ==
-        "give them with --sysroot or --search, or open the core on the machine where it was taken; they are of the "
-        "Debian packages libfixture1:amd64");
-}
-
 TEST_CASE("which package dpkg says a file is of") {
   std::ifstream list("/var/lib/dpkg/info/libc6:amd64.list");
   if (!list) {
