@@ -8,6 +8,7 @@
 #include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/core_families.h"
+#include "capture/dying_process.h"
 #include "capture/finish_job.h"
 #include "capture/flight_records.h"
 #include "capture/gpu_cores.h"
@@ -224,7 +225,8 @@ std::vector<ReadCore> read_cores(const std::vector<std::string>& paths, const ta
                                      const std::string& path = work->paths[i];
                                      ReadCore& core = work->cores[i];
                                      reading_now(path);
-                                     core.time = written_at(path);
+                                     const auto died_at = work->core_options.died_at;
+                                     core.time = died_at ? died_at : written_at(path);
                                      if (auto gpu = gpu::read_gpu_core(path, Deadline::after(work->wanted.timeout)))
                                        core.gpu_core = OpenedGpuCore{path, std::move(*gpu)};
                                      else read_process_core(core, path, work->core_options, work->files, work->wanted);
@@ -282,9 +284,21 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
   add_modules_of_cores(ranks);
   const GpuCoresOfJob gpus = join_gpu_cores(ranks, std::move(gpu_cores));
   adopt_children_of_cores(ranks);
+  DyingThreads dying;
+  if (core_options.dying != 0) {
+    dying = read_dying_threads(core_options.dying);
+    describe_dying_calls(ranks, core_options.dying);
+    for (RankStacks& rank : ranks) {
+      if (!rank.target) continue;
+      add_surroundings_of_dying(rank.snapshot, core_options.dying, core_options.sysroot,
+                                static_cast<const target::CoreTarget&>(*rank.target).environment());
+      if (rank.snapshot.flight_record) take_time_of_last_call(*rank.snapshot.flight_record, WallClock::now());
+    }
+  }
   const WallClock::time_point time = time_of(cores, paths, gpus);
   JobSnapshot job = finish_job(std::move(ranks), {}, options, time, started).job;
   describe_missing_files(job, missing_of(cores, paths), core_options.sysroot, options.timeout);
+  for (RankSnapshot& rank : job.ranks) add_dying_threads(rank, dying);
   gpus.add_to(job);
   add_named_dumps(job.ranks, options.flight_recorder, time, options.timeout);
   for (RankSnapshot& rank : job.ranks) {

@@ -272,6 +272,27 @@ void add_environment_of_core(RankStacks& rank, const Variables& environment) {
           known.kernel = versions::kernel_of_notes(module.image->at(segment.p_vaddr));
 }
 
+void add_surroundings_of_dying(RankSnapshot& rank, Pid pid, const std::string& sysroot, const Variables& environment) {
+  if (!rank.environment) return;
+  const auto stat = target::proc::stat_of(pid);
+  if (!stat) return;
+  Process process{.pid = pid, .start_ticks = stat->start_ticks, .root_path = sysroot.empty() ? "/" : sysroot};
+  const versions::MachineFacts machine = versions::read_machine_facts();
+  process.container_variables = container_variables(environment);
+  std::vector<std::shared_ptr<const Process>> processes{std::make_shared<const Process>(std::move(process))};
+  read_processes(processes, machine);
+  Plan plan;
+  plan.add_surroundings(processes.front());
+  ProcessEnvironment& known = *rank.environment;
+  const ProcessEnvironment& read = processes.front()->environment;
+  if (!machine.kernel.empty()) known.kernel = machine.kernel;
+  known.gpu_driver = machine.gpu_driver;
+  known.clock = machine.clock;
+  known.limits = read.limits;
+  std::tie(known.cpus, known.cpu_nodes, known.memory_nodes) = std::tie(read.cpus, read.cpu_nodes, read.memory_nodes);
+  set_surroundings(answers_of(plan.pieces).front().surroundings, known);
+}
+
 void add_modules_of_cores(std::vector<RankStacks>& ranks) {
   std::vector<std::size_t> indices;
   std::vector<std::shared_ptr<const Process>> processes;

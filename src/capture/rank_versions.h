@@ -23,6 +23,9 @@ void add_versions(std::vector<RankStacks>& ranks, const std::function<Variables(
 
 // The same for cores: what a core itself contains, for the worker that reads it ...
 void add_environment_of_core(RankStacks& rank, const Variables& environment);
+// ... what surrounds its process `pid`, while the kernel writes the core; `sysroot`: the process's root directory, ""
+// if that is this process's own one ...
+void add_surroundings_of_dying(RankSnapshot& rank, Pid pid, const std::string& sysroot, const Variables& environment);
 // ... and what the files of its modules on this machine show, for all cores at once.
 void add_modules_of_cores(std::vector<RankStacks>& ranks);
 

@@ -8,11 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <ostream>
 
 #include "base/whole_file.h"
 #include "base/write_all.h"
 #include "capture/capture_job.h"
+#include "capture/dying_process.h"
 #include "cli/core_stream.h"
 #include "cli/dying_rights.h"
 #include "cli/forked_work.h"
@@ -121,9 +123,14 @@ class FullCore {
   FileDescriptor file_;
 };
 
-bool in_another_mount_namespace(Pid pid) {
+// In another mount namespace, or below chroot(2).
+bool has_another_root(Pid pid) {
   const auto other = target::proc::read_link(fmt::format("/proc/{}/ns/mnt", pid));
-  return other && other != target::proc::read_link("/proc/self/ns/mnt");
+  if (other && other != target::proc::read_link("/proc/self/ns/mnt")) return true;
+  struct stat own {
+  }, its{};
+  return stat("/", &own) == 0 && stat(fmt::format("/proc/{}/root/.", pid).c_str(), &its) == 0 &&
+         (own.st_dev != its.st_dev || own.st_ino != its.st_ino);
 }
 
 // The answer of the forked process: kCore and the file, or kError, message, 0, hint.
@@ -131,7 +138,8 @@ constexpr char kCore = 'c', kError = 'e';
 
 std::string error_answer(const Error& error) { return kError + error.message() + '\0' + error.hint; }
 
-std::string small_core_of(const Options& options, const std::string& path, const std::string& shown) {
+std::string small_core_of(const Options& options, const std::string& path, const std::string& shown,
+                          const std::map<int, std::string>& descriptors) {
   const CoreHandlerOptions& handler = options.core_handler;
   JobSnapshot job = capture::capture_cores({path}, options.core, options.capture);
   if (job.ranks.size() != 1 || job.ranks.front().status == Status::kFailed) {
@@ -143,6 +151,7 @@ std::string small_core_of(const Options& options, const std::string& path, const
   RankSnapshot& rank = job.ranks.front();
   for (Problem& problem : rank.problems)
     if (problem.message.starts_with(path)) problem.message.replace(0, path.size(), shown);
+  capture::add_dying_descriptors(rank, descriptors);
   rank.path = shown;
   rank.host = handler.host;
   options.capture.kept->rename({{path, shown}});
@@ -165,19 +174,24 @@ Result<std::string> make_small_core(const Options& options, const CoreHead& head
       std::min<std::uint64_t>(kMaxMemory, options.capture.memory / 2));
   // Opened with root's rights: what looks into the core may not follow /proc/PID/root.
   FileDescriptor root;
-  if (in_another_mount_namespace(pid)) {
+  if (has_another_root(pid)) {
     root = FileDescriptor(open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!root.is_open()) return fail(os_error(shown, "its root directory cannot be opened"));
     asked.core.sysroot = asked.capture.symbols.sysroot = fmt::format("/proc/self/fd/{}", root.get());
   }
+  asked.core.dying = pid;
+  asked.core.died_at = std::chrono::system_clock::from_time_t(options.core_handler.time);
   asked.capture.timeout = std::max<Deadline::Clock::duration>(deadline.left() / 2, std::chrono::milliseconds(100));
+  // Root without capabilities may not look at the descriptors of a process that has some.
+  std::map<int, std::string> descriptors;
+  if (rights.reader == CoreReader::kRoot) descriptors = capture::read_dying_descriptors(pid);
   const std::string path = fmt::format("/proc/self/fd/{}", head.file.get());
   constexpr std::size_t kMaxAnswer = 512u << 20;
   auto answer = do_forked(
       [&]() -> std::string {
         // The core is not to be trusted.
         if (const auto done = become(rights); !done) return error_answer(done.error());
-        return small_core_of(asked, path, shown);
+        return small_core_of(asked, path, shown, descriptors);
       },
       {deadline}, kMaxAnswer);
   if (!answer || answer->empty())

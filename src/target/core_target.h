@@ -4,6 +4,7 @@
 // says what is wrong with the core (cut off, damaged notes, refused files); everything else is read all the same.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,7 +32,10 @@ struct CoreOptions {
   std::vector<std::string> search;  // --search: directories tried by ends of paths and as .build-id trees, in order
   // Of the only core, whose file has no memory (core-handler); nullptr: it has it.
   std::shared_ptr<DyingMemory> memory = nullptr;
-  std::shared_ptr<elf::Debuginfod> debuginfod = nullptr;  // asked last; nullptr: not at all
+  // Of the process that has this memory, which waits for the end of its core; 0: there is none.
+  Pid dying = 0;
+  std::optional<std::chrono::system_clock::time_point> died_at = {};  // with `dying`
+  std::shared_ptr<elf::Debuginfod> debuginfod = nullptr;              // asked last; nullptr: not at all
 };
 
 class CoreTarget final : public Target {

@@ -103,6 +103,76 @@ def case_whose_the_cores_are(directory):
                 process.kill()
 
 
+# Two named threads: the main one has worked and reads a pipe, the other one waits for a connection.
+BLOCKED = """import ctypes, os, socket, sys, threading, time
+def name(text):
+    ctypes.CDLL(None).prctl(15, text)
+def serve():
+    name(b"worker-7")
+    server.accept()
+server = socket.create_server(("127.0.0.1", 0))
+name(b"reader")
+end = time.process_time() + 0.3
+while time.process_time() < end:
+    pass
+threading.Thread(target=serve, daemon=True).start()
+print(server.getsockname()[1], flush=True)
+os.read(0, 1)
+"""
+READ, ACCEPT = 0, 288       # system calls of x86-64
+
+
+def blocked_calls(pid):
+    calls = set()
+    for tid in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/syscall" % (pid, tid), encoding="ascii") as stream:
+            calls.add(stream.read().split()[0])
+    return calls
+
+
+def check_facts(rank, pid, port, ends):
+    """What /proc says of the process while its core is read. `ends`: the processes that write what it reads."""
+    threads = {thread["name"]: thread for thread in rank["threads"]}
+    check(sorted(threads, key=str) == ["reader", "worker-7"], "the threads' names: %r" % list(threads))
+    check(threads["reader"]["tid"] == pid and threads["reader"]["cpu_ms"] >= 200 > threads["worker-7"]["cpu_ms"], "processor time: %r" % [thread["cpu_ms"] for thread in threads.values()])
+    check(all(thread["state"] is None for thread in threads.values()), "the states of threads that end")
+    reads, accepts = threads["reader"]["syscall"], threads["worker-7"]["syscall"]
+    check(reads["name"] == "read" and reads["fd"] == 0 and (reads["fd_target"] or "").startswith("pipe:["), "what it reads: %r" % reads)
+    check([end["pid"] for end in reads.get("other_ends", [])] == ends, "who writes it: %r" % reads)
+    check("127.0.0.1:%d" % port in (accepts["fd_target"] or ""), "what it accepts: %r" % accepts)
+    environment = rank["environment"]
+    with open("/etc/os-release", encoding="utf-8") as stream:
+        pretty = dict(line.rstrip().split("=", 1) for line in stream if "=" in line)["PRETTY_NAME"].strip('"')
+    check(environment.get("distribution") == pretty, "the distribution: %r" % environment.get("distribution"))
+    check(environment["limits"]["open-files"]["soft"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0] and "cgroup" in environment and environment["cpus"], "limits: %r" % environment)
+    check(environment["kernel"] == os.uname().release, "the kernel: %r" % environment["kernel"])
+
+
+def case_what_proc_says(directory):
+    """A small core has what /proc tells while the kernel waits: of a process of root's, and of one of another user's. Who else has the pipe
+    may be looked up by neither: one has no capabilities, and to the other this test's process does not belong."""
+    for user in [os.getuid()] + ([NOBODY] if os.getuid() == 0 else []):
+        cores = os.path.join(directory, "of-%d" % user)
+        os.mkdir(cores)
+        group = os.getgid() if user == os.getuid() else user
+        rights = {} if user == os.getuid() else {"user": user, "group": group, "extra_groups": []}
+        with subprocess.Popen(["/usr/bin/python3", "-c", BLOCKED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **rights) as process:
+            try:
+                port = int(process.stdout.readline())
+                wait_until(lambda: blocked_calls(process.pid) == {str(READ), str(ACCEPT)}, "both threads wait")
+                path = os.path.join(directory, "core.%d" % user)
+                debugger.write_core(process.pid, path)
+                core, _ = as_the_kernel_writes_it(path)
+                said, files = handle(cores, process.pid, core, user=user, group=group)
+                report = json_report("core", os.path.join(cores, files[0]))
+            finally:
+                process.kill()
+        rank = only_rank(report, process.pid)
+        check(said == b"" and (rank["source"], rank["host"]) == ("core", "node-7"), "%r: %r, %r" % (said, rank["source"], rank["host"]))
+        check(report["captured_at"] == "2026-01-31T12:00:00.000Z", "when it died: %r" % report["captured_at"])
+        check_facts(rank, process.pid, port, [] if os.getuid() == 0 else [os.getpid()])
+
+
 def case_only_so_many_at_a_time(directory):
     """A handler waits for one of the slots, for half of its time; a slot that is not a file of its own alone is none."""
     cores = os.path.join(directory, "cores")
@@ -383,6 +453,8 @@ def case_as_the_kernel_starts_it(directory):
             ranks = [only_rank(json_report("core", path), truth["pid"]) for path in (small, full)]
             check(ranks[0]["status"] == ranks[1]["status"] == "complete", "problems: %r, %r" % (ranks[0]["problems"], ranks[1]["problems"]))
             check(frames_of(ranks[0]) == frames_of(ranks[1]), "%s: other stacks than in the full core" % program)
+            check(all(thread["name"] for thread in ranks[0]["threads"]) and ranks[0]["environment"].get("limits") and ranks[0]["environment"].get("distribution"),
+                  "what /proc said: %r, %r" % ([thread["name"] for thread in ranks[0]["threads"]], ranks[0]["environment"]))
             check(ranks[0]["signal"] is not None and ranks[0]["signal"] == ranks[1]["signal"], "the signal: %r, %r" % (ranks[0]["signal"], ranks[1]["signal"]))
             for path in (small, full):
                 status = os.stat(path)
