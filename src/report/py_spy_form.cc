@@ -41,10 +41,43 @@ std::vector<const ThreadSnapshot*> shown_threads(const RankSnapshot& rank) {
   return threads;
 }
 
+bool opens(char c) { return c == '(' || c == '<' || c == '{' || c == '['; }
+bool closes(char c) { return c == ')' || c == '>' || c == '}' || c == ']'; }
+
+// A C++ function without its parameters, qualifiers and return type, as py-spy names it:
+// "void ns::f<int>(int) const" -> "ns::f<int>". A name that does not end in parameters stays as it is.
+std::string without_parameters(const std::string& function) {
+  constexpr std::string_view kOperator = "operator";
+  const std::size_t end = function.rfind(')');
+  const std::string_view qualifiers =
+      end == std::string::npos ? std::string_view() : std::string_view(function).substr(end + 1);
+  if (end == std::string::npos || !is_one_of(qualifiers, {"", " const", " volatile", " &", " &&", " const &"}))
+    return function;
+  std::size_t begin = end;
+  for (int depth = 0;; --begin) {
+    if (function[begin] == ')') ++depth;
+    if (function[begin] == '(' && --depth == 0) break;
+    if (begin == 0) return function;
+  }
+  // operator() itself; or "(anonymous namespace)".
+  if (begin == 0 || std::string_view(function).substr(0, begin).ends_with(kOperator)) return function;
+  std::string name = function.substr(0, begin);
+  std::size_t start = 0;  // of the name: behind the last blank outside of brackets, but "operator new" is one name
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (depth == 0 && name.compare(i, kOperator.size(), kOperator) == 0 && (i == 0 || name[i - 1] == ':' || i == start))
+      break;
+    if (opens(name[i])) ++depth;
+    else if (closes(name[i])) depth = std::max(0, depth - 1);
+    else if (name[i] == ' ' && depth == 0) start = i + 1;
+  }
+  return name.substr(start);
+}
+
 PySpyFrame native_frame(const Frame& frame) {
   PySpyFrame shown;
-  shown.name =
-      frame.function ? frame.function->substr(0, frame.function->find('@')) : fmt::format("{:#x}", frame.address);
+  shown.name = frame.function ? without_parameters(frame.function->substr(0, frame.function->find('@')))
+                              : fmt::format("{:#x}", frame.address);
   shown.module = frame.module.empty() ? "?" : frame.module;
   shown.file = frame.file && !frame.file->empty() ? *frame.file : *shown.module;
   shown.line = frame.file ? frame.line.value_or(0) : 0;

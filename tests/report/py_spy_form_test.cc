@@ -119,6 +119,30 @@ TEST_CASE("the newest thread is the first of the JSON, and native frames have th
   CHECK(threads[1]["frames"][1]["locals"].empty());
 }
 
+TEST_CASE("a C++ function is shown without its parameters, as py-spy names it") {
+  struct Names {
+    const char *demangled, *shown;
+  };
+  for (const auto& [demangled, shown] :
+       {Names{"c10d::ProcessGroupNCCL::watchdogHandler()", "c10d::ProcessGroupNCCL::watchdogHandler"},
+        Names{"void ns::f<int, std::vector<long> >(int, (anonymous namespace)::T*) const",
+              "ns::f<int, std::vector<long> >"},
+        Names{"(anonymous namespace)::run(std::function<void (int)>)", "(anonymous namespace)::run"},
+        Names{"std::function<void (int)>::operator()(int) const", "std::function<void (int)>::operator()"},
+        Names{"f(int)::{lambda(char)#1}::operator()(char) const", "f(int)::{lambda(char)#1}::operator()"},
+        Names{"operator new(unsigned long)", "operator new"},
+        Names{"A::operator unsigned long() const", "A::operator unsigned long"},
+        Names{"std::ostream& operator<< <char>(std::ostream&, char)", "operator<< <char>"},
+        Names{"ns::operator()", "ns::operator()"},
+        Names{"core::ops::function::FnOnce::call_once", "core::ops::function::FnOnce::call_once"},
+        Names{"__select@@GLIBC_2.2.5", "__select"}, Names{")(", ")("}, Names{"f(", "f("}, Names{")", ")"}}) {
+    Example example("3.11.2");
+    example.job.ranks[0].threads[0].frames = {example.job.frames.intern(native(demangled))};
+    CHECK(py_spy_text(example.job, example.rank(), {.native = true})
+              .ends_with(std::string("\n    ") + shown + " (/lib/libc.so.6)\n"));
+  }
+}
+
 TEST_CASE("a hostile name neither moves the cursor nor breaks the JSON") {
   Example example("3.11.2");
   example.job.ranks[0].threads[0].python_thread->name = "\x1b[2J\"\n\xff";
