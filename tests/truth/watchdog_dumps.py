@@ -185,7 +185,7 @@ def case_within(directory):
         for lock in held:
             fcntl.flock(lock, fcntl.LOCK_EX)
         # Who holds the locks makes no report: the call looks for itself, in time; so do those that come with it.
-        calls = [subprocess.Popen([tool(), "dump", "--pid", str(program.pid), "--within", "8"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        calls = [subprocess.Popen([tool(), "dump", "--pid", str(program.pid), "--within", "20"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   env=dict(os.environ, XDG_RUNTIME_DIR=os.path.join(directory, "runtime"))) for _ in range(3)]
         said = 0
         for call in calls:
