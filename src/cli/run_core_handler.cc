@@ -123,14 +123,12 @@ class FullCore {
   FileDescriptor file_;
 };
 
-// In another mount namespace, or below chroot(2).
+// In another mount namespace, or below chroot(2). Its file systems are not asked: they may not answer.
 bool has_another_root(Pid pid) {
   const auto other = target::proc::read_link(fmt::format("/proc/{}/ns/mnt", pid));
   if (other && other != target::proc::read_link("/proc/self/ns/mnt")) return true;
-  struct stat own {
-  }, its{};
-  return stat("/", &own) == 0 && stat(fmt::format("/proc/{}/root/.", pid).c_str(), &its) == 0 &&
-         (own.st_dev != its.st_dev || own.st_ino != its.st_ino);
+  const auto root = target::proc::read_link(fmt::format("/proc/{}/root", pid));
+  return root && *root != "/";
 }
 
 // The answer of the forked process: kCore and the file, or kError, message, 0, hint.
