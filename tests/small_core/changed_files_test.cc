@@ -5,6 +5,7 @@
 
 #include "support/elf_writer.h"
 #include "support/fake_target.h"
+#include "support/library_header.h"
 
 using namespace rankstacks;
 using namespace rankstacks::small_core;
@@ -29,17 +30,7 @@ target::Mapping mapped(Address start, Address end, bool writable) {
 
 // One library: headers, RELRO (read-only now), data.
 std::shared_ptr<const elf::Image> library() {
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_type = ET_DYN;
-  header.e_machine = EM_X86_64;
-  header.e_version = EV_CURRENT;
-  header.e_phoff = header.e_ehsize = sizeof header;
-  header.e_phentsize = sizeof(Elf64_Phdr);
-  header.e_phnum = 2;
+  const Elf64_Ehdr header = testing::library_header(2);
   const Elf64_Phdr segments[] = {
       {.p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = 0x1000, .p_memsz = 0x1000, .p_align = 0x1000},
       {.p_type = PT_LOAD,

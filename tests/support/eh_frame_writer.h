@@ -8,6 +8,7 @@
 #include "elf/image.h"
 #include "support/elf_writer.h"
 #include "support/fake_target.h"
+#include "support/library_header.h"
 
 namespace rankstacks::testing {
 
@@ -90,17 +91,7 @@ class UnwindableTarget : public FakeTarget {
       append(entries, fdes[i].write(at, frames, start));
     }
 
-    Elf64_Ehdr header{};
-    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-    header.e_ident[EI_CLASS] = ELFCLASS64;
-    header.e_ident[EI_DATA] = ELFDATA2LSB;
-    header.e_ident[EI_VERSION] = EV_CURRENT;
-    header.e_type = ET_DYN;
-    header.e_machine = EM_X86_64;
-    header.e_version = EV_CURRENT;
-    header.e_phoff = header.e_ehsize = sizeof header;
-    header.e_phentsize = sizeof(Elf64_Phdr);
-    header.e_phnum = 3;
+    const Elf64_Ehdr header = library_header(3);
     const std::uint64_t code_size = kFunction * fdes.size();
     Bytes file = bytes_of(header) + bytes_of(Elf64_Phdr{PT_LOAD, PF_R, 0, 0, 0, code_, code_, 0x1000}) +
                  bytes_of(Elf64_Phdr{PT_LOAD, PF_R | PF_X, code_, code_, code_, code_size, code_size, 0x1000}) +

@@ -5,20 +5,12 @@
 #include <cstring>
 #include <vector>
 
+#include "support/library_header.h"
+
 namespace rankstacks::testing {
 
 inline std::vector<std::byte> library_with_moved_note(std::uint64_t offset, std::uint64_t address, std::uint64_t size) {
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_type = ET_DYN;
-  header.e_machine = EM_X86_64;
-  header.e_version = EV_CURRENT;
-  header.e_phoff = header.e_ehsize = sizeof header;
-  header.e_phentsize = sizeof(Elf64_Phdr);
-  header.e_phnum = 2;
+  const Elf64_Ehdr header = library_header(2);
   const Elf64_Phdr segments[] = {
       {.p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = 0x1000, .p_memsz = 0x1000, .p_align = 0x1000},
       {.p_type = PT_NOTE, .p_offset = offset, .p_vaddr = address, .p_filesz = size, .p_memsz = size, .p_align = 4}};
