@@ -24,6 +24,7 @@
 #include "cli/run_capture.h"
 #include "report/packed.h"
 #include "report/sanitize.h"
+#include "target/dying_memory.h"
 #include "target/proc.h"
 
 namespace rankstacks::cli {

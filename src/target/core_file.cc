@@ -12,7 +12,7 @@
 #include "base/regular_file.h"
 #include "base/text.h"
 #include "elf/bytes.h"
-#include "target/decompress.h"
+#include "target/packed_core.h"
 
 namespace rankstacks::target {
 namespace {
@@ -137,7 +137,7 @@ void CoreFile::report(std::string message, std::string hint) {
 }
 
 Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const Deadline& deadline,
-                                                 std::shared_ptr<DyingMemory> memory) {
+                                                 std::shared_ptr<LazyMemory> memory) {
   auto file = open_regular(path);
   if (!file) return fail(file.error());
   std::unique_ptr<CoreFile> core(new CoreFile);
@@ -153,7 +153,7 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
     if (auto error = refuse(first_bytes, path)) return fail(*error);
     core->path_ = path;
   } else {
-    auto unpacked = unpack(file->get(), compression, path, refuse, deadline);
+    auto unpacked = PackedCore::open(file->get(), compression, path, refuse, deadline);
     if (!unpacked) return fail(unpacked.error());
     if (unpacked->damage) {
       Error damage = *unpacked->damage;
@@ -161,6 +161,7 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
       core->report(damage.message(), damage.hint);
     }
     *file = std::move(unpacked->file);
+    core->memory_ = std::move(unpacked->core);
   }
 
   struct stat status {};

@@ -26,7 +26,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "model/snapshot.h"
-#include "target/dying_memory.h"
+#include "target/lazy_memory.h"
 
 namespace rankstacks::target {
 
@@ -48,7 +48,7 @@ class CoreFile {
   // blocks. The unpacking of a compressed core ends at the deadline, as if the core were cut off there.
   // `memory`: fills in the segments, which are holes in the file; nullptr: the file has them.
   static Result<std::unique_ptr<CoreFile>> open(const std::string& path, const Deadline& deadline = Deadline::never(),
-                                                std::shared_ptr<DyingMemory> memory = nullptr);
+                                                std::shared_ptr<LazyMemory> memory = nullptr);
   CoreFile(const CoreFile&) = delete;
   CoreFile& operator=(const CoreFile&) = delete;
 
@@ -59,7 +59,7 @@ class CoreFile {
   const CoreSegment* find(Address a) const;
   // The start of the first segment behind `a`; the highest address if there is none.
   Address next_segment(Address a) const;
-  // From `a` to the end of the bytes that its segment has, or the first of them that a DyingMemory has filled in.
+  // From `a` to the end of the bytes that its segment has, or the first of them that a LazyMemory has filled in.
   std::span<const std::byte> view(Address a) const;
   std::size_t read(Address address, std::span<std::byte> into) const noexcept;  // across segments; like Target::read
   bool read_exact(Address address, std::span<std::byte> into) const noexcept {
@@ -75,9 +75,9 @@ class CoreFile {
   bool is_complete() const { return complete_; }
   // Whether the file was truncated, or its disk failed, since it was opened. read() returns nothing of what is lost;
   // views into it have zeros there.
-  bool is_damaged_since() const noexcept {
-    return mapped_.has_lost_pages() || held_now() < bytes_.size() || (memory_ && memory_->is_incomplete());
-  }
+  bool is_damaged_since() const noexcept { return mapped_.has_lost_pages() || held_now() < bytes_.size(); }
+  // Why memory that was to be brought into the file could not be had.
+  std::optional<Problem> shortage() const { return memory_ ? memory_->shortage() : std::nullopt; }
   const std::vector<Problem>& problems() const { return problems_; }
 
  private:
@@ -109,7 +109,7 @@ class CoreFile {
   ino_t inode_ = 0;
   MappedFile mapped_;
   std::span<const std::byte> bytes_;
-  std::shared_ptr<DyingMemory> memory_;
+  std::shared_ptr<LazyMemory> memory_;
   std::vector<CoreSegment> segments_;
   std::vector<CoreNoteSegment> notes_;
   std::vector<Problem> problems_;

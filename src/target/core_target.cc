@@ -182,9 +182,12 @@ const OwnNotes& CoreTarget::own_notes() const { return impl_->notes.own; }
 const AuxiliaryVector& CoreTarget::auxiliary_vector() const { return impl_->notes.auxv; }
 
 std::vector<Problem> CoreTarget::damage() const {
-  if (!impl_->file->is_damaged_since()) return {};
-  return {{"the core became shorter, or its disk failed, while it was read: stacks may end early",
-           "open it again when nothing writes to it"}};
+  std::vector<Problem> problems;
+  if (impl_->file->is_damaged_since())
+    problems.push_back({"the core became shorter, or its disk failed, while it was read: stacks may end early",
+                        "open it again when nothing writes to it"});
+  if (auto shortage = impl_->file->shortage()) problems.push_back(std::move(*shortage));
+  return problems;
 }
 
 std::size_t CoreTarget::read(Address address, std::span<std::byte> into) const noexcept {

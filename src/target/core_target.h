@@ -31,7 +31,7 @@ struct CoreOptions {
   std::string sysroot;
   std::vector<std::string> search;  // --search: directories tried by ends of paths and as .build-id trees, in order
   // Of the only core, whose file has no memory (core-handler); nullptr: it has it.
-  std::shared_ptr<DyingMemory> memory = nullptr;
+  std::shared_ptr<LazyMemory> memory = nullptr;
   // Of the process that has this memory, which waits for the end of its core; 0: there is none.
   Pid dying = 0;
   std::optional<std::chrono::system_clock::time_point> died_at = {};  // with `dying`
@@ -40,10 +40,10 @@ struct CoreOptions {
 
 class CoreTarget final : public Target {
  public:
-  // Opens plain and .zst/.lz4/.xz/.gz cores (identified by their first bytes, not by name; unpacked to an unlinked
-  // sparse file in $TMPDIR). What is not known at the deadline (modules, their files) is left out, and problems() says
-  // so. Errors: the file is not a core, or nothing in it can be used. A cut or damaged core with some usable content
-  // opens, with problems().
+  // Opens plain and .zst/.lz4/.xz/.gz cores (identified by their first bytes, not by name; of these what is needed is
+  // unpacked to memory: packed_core.h). What is not known at the deadline (modules, their files) is left out, and
+  // problems() says so. Errors: the file is not a core, or nothing in it can be used. A cut or damaged core with some
+  // usable content opens, with problems().
   static Result<std::unique_ptr<CoreTarget>> open(const std::string& path, const CoreOptions& options,
                                                   elf::ImageCache& images,
                                                   const Deadline& deadline = Deadline::never());

@@ -13,16 +13,9 @@
 #include "base/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/result.h"
+#include "target/packed_stream.h"
 
 namespace rankstacks::target {
-
-// kApport: a report of apport's (/var/crash/*.crash), a text whose field CoreDump is gzip data in lines of base64.
-enum class Compression { kNone, kZstd, kLz4, kXz, kGzip, kApport };
-
-std::string_view name_of(Compression compression);
-
-// Determined by the first bytes of the file (at least 16, or all it has), never by its name.
-Compression compression_of(std::string_view first_bytes);
 
 struct Unpacked {
   FileDescriptor file;  // unlinked: gone when closed

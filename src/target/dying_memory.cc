@@ -38,4 +38,12 @@ bool DyingMemory::copy_page(Address address, std::uint64_t offset) noexcept {
   return pwrite(file_.get(), page.data(), static_cast<std::size_t>(n), static_cast<off_t>(offset)) == n;
 }
 
+std::optional<Problem> DyingMemory::shortage() const {
+  if (!incomplete_) return std::nullopt;
+  return Problem{
+      "the process ended, or the limit of what is copied of it was reached, before all was read: stacks may "
+      "end early",
+      "give it more with --memory", ProblemCode::kIncomplete};
+}
+
 }  // namespace rankstacks::target

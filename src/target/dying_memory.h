@@ -14,20 +14,20 @@
 
 #include "base/file_descriptor.h"
 #include "base/types.h"
+#include "target/lazy_memory.h"
 
 namespace rankstacks::target {
 
-class DyingMemory {
+class DyingMemory final : public LazyMemory {
  public:
   // `memory`: of /proc/PID/mem. `file`: has `size` bytes; at most `most` bytes of memory are copied into it.
   DyingMemory(FileDescriptor memory, FileDescriptor file, std::uint64_t size, std::uint64_t most);
 
-  // Makes the file's bytes from `offset` on those of the process from `address` on, where they are holes yet. Returns
-  // how many of the `size` bytes may be read then. Pages that the process itself cannot read are zeros, as in the core.
-  std::uint64_t fill(Address address, std::uint64_t offset, std::uint64_t size) noexcept;
+  // Pages that the process itself cannot read are zeros, as in the core.
+  std::uint64_t fill(Address address, std::uint64_t offset, std::uint64_t size) noexcept override;
 
-  // Whether the process was gone, or the limit was reached, before all was copied that was asked for.
-  bool is_incomplete() const noexcept { return incomplete_; }
+  // The process was gone, or the limit was reached.
+  std::optional<Problem> shortage() const override;
 
  private:
   static constexpr std::uint64_t kPage = 4096;
