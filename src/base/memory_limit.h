@@ -15,9 +15,9 @@ namespace rankstacks {
 inline namespace base {
 
 enum class MemoryUse {
-  kCopies,    // copies of the memory of the processes in one sample, kept while they are unwound
+  kCopies,    // copies of the memory of the processes in one sample, or of packed cores, kept while they are unwound
   kFrames,    // the frames of all stacks of all ranks
-  kSections,  // unpacked debug sections and cores
+  kSections,  // unpacked debug sections
 };
 
 // The share of one use in bytes, where `limit` is the total.

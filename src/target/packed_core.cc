@@ -30,7 +30,7 @@ constexpr std::uint64_t kRedZone = 128, kStack = 1u << 20;
 constexpr std::uint64_t kAround = 8u << 20;
 // How often all of the core may be unpacked again, in all.
 constexpr std::int64_t kFurtherPasses = 4;
-constexpr std::uint64_t kMaxNotes = 64u << 20;  // that are looked at for stack pointers
+constexpr std::uint64_t kMaxNotes = 64u << 20;   // that are looked at for stack pointers
 constexpr std::uint64_t kMemoryStep = 1u << 20;  // by which memory is taken
 constexpr std::uint64_t kMaxHeaders = std::uint64_t{1} << 21;
 
@@ -298,6 +298,7 @@ Result<PackedCore::Opened> PackedCore::open(int packed, Compression compression,
   core->frames_ = known.empty() ? stream.frames() : std::move(known);
   core->time_left_ = deadline.left();
   core->work_left_ = kFurtherPasses * static_cast<std::int64_t>(pass.size());
+  core->short_of_memory_ = false;  // that matters only if what was left out for it is read
   Opened opened{pass.take(), stream.damage(), nullptr};
   if (core->left_out_.empty()) return opened;
   void* memory = mmap(nullptr, pass.size(), PROT_READ | PROT_WRITE, MAP_SHARED, opened.file.get(), 0);
@@ -339,7 +340,7 @@ std::uint64_t PackedCore::fill(Address, std::uint64_t offset, std::uint64_t size
 
 bool PackedCore::take_page() noexcept {
   if (taken_ahead_ < kFilePage) {
-    if (!take_memory(MemoryUse::kSections, kMemoryStep)) {
+    if (!take_memory(MemoryUse::kCopies, kMemoryStep)) {
       short_of_memory_ = true;
       return false;
     }
@@ -410,7 +411,7 @@ bool PackedCore::bring_in_piece(std::span<const char> piece, std::uint64_t offse
   each_kept_run(
       piece, offset,
       [&](std::span<const char> page, std::uint64_t at) {
-        return !short_of_memory_ && !is_all_zero(page) && left_out_at(at, at + 1) != nullptr && take_page();
+        return !short_of_memory_ && !is_all_zero(page) && left_out_at(at, at + page.size()) != nullptr && take_page();
       },
       [&](std::span<const char> run, std::uint64_t at) { std::memcpy(memory_.data() + at, run.data(), run.size()); });
   if (short_of_memory_) return false;

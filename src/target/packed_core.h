@@ -34,7 +34,7 @@ class PackedCore final : public LazyMemory {
     std::shared_ptr<PackedCore> core;  // nullptr: nothing was left out
   };
 
-  // `packed` is the open file, `path` what it is opened by again. The memory is taken of MemoryUse::kSections. `refuse`
+  // `packed` is the open file, `path` what it is opened by again. The memory is taken of MemoryUse::kCopies. `refuse`
   // and the deadline: as unpack(). Errors: no memory for the file, or no bytes at all can be unpacked.
   static Result<Opened> open(int packed, Compression compression, const std::string& path, FirstBytesCheck refuse,
                              const Deadline& deadline);

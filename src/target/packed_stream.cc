@@ -354,7 +354,7 @@ std::vector<PackedFrame> seekable_frames(int packed, Compression compression) {
   // frame its packed and its unpacked size and maybe a checksum, and then the number of frames, a byte of flags and a
   // magic number.
   constexpr std::uint32_t kSkippable = 0x184D2A5E, kSeekable = 0x8F92EAB1;
-  constexpr std::uint64_t kFooter = 9, kSkippableHeader = 8, kMaxFrames = 1 << 27;
+  constexpr std::uint64_t kFooter = 9, kSkippableHeader = 8, kMaxFrames = 1 << 22;
   constexpr unsigned kHasChecksums = 0x80;
   struct stat status {};
   if (compression != Compression::kZstd || fstat(packed, &status) != 0) return {};
@@ -378,7 +378,7 @@ std::vector<PackedFrame> seekable_frames(int packed, Compression compression) {
     frames.push_back({last.packed + *elf::load<std::uint32_t>(entries, at),
                       last.unpacked + *elf::load<std::uint32_t>(entries, at + 4)});
   }
-  if (frames.back().packed > size - table) return {};
+  if (frames.back().packed > size - table || frames.back().unpacked > PackedStream::kLargest) return {};
   return frames;
 }
 
