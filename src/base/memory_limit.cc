@@ -98,6 +98,8 @@ bool take_memory(MemoryUse use, std::size_t bytes) {
   return true;
 }
 
+void give_back_memory(MemoryUse use, std::size_t bytes) { taken[static_cast<std::size_t>(use)] -= bytes; }
+
 void enforce_memory_limit(std::size_t bytes) {
   limit_in_force = bytes;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their shadow memory counts as data

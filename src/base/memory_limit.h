@@ -39,9 +39,10 @@ std::optional<std::size_t> parse_size(std::string_view text);
 // shares.
 void enforce_memory_limit(std::size_t bytes);
 
-// Takes bytes from the share of a use, for the rest of the tool's run. False if less than that is left. Always true
-// where no limit is in force.
+// Takes bytes from the share of a use, until they are given back. False if less than that is left. Always true where no
+// limit is in force.
 bool take_memory(MemoryUse use, std::size_t bytes);
+void give_back_memory(MemoryUse use, std::size_t bytes);
 
 // For a helper process, which does not count towards the limit: raises its limit to the maximum that the tool itself
 // was allowed.

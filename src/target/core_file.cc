@@ -383,12 +383,6 @@ std::span<const std::byte> CoreFile::bytes_at(Address a, std::uint64_t most) con
   return there.first(memory_->fill(a, offset, std::min<std::uint64_t>(there.size(), most)));
 }
 
-std::span<const std::byte> CoreFile::view(Address a) const {
-  // Headers, notes, the vdso, the strings at the top of the main stack.
-  constexpr std::uint64_t kMaxFilledIn = 8u << 20;
-  return bytes_at(a, memory_ ? kMaxFilledIn : ~std::uint64_t{0});
-}
-
 std::size_t CoreFile::read(Address address, std::span<std::byte> into) const noexcept {
   std::size_t done = 0;
   while (done < into.size()) {

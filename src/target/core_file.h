@@ -59,8 +59,8 @@ class CoreFile {
   const CoreSegment* find(Address a) const;
   // The start of the first segment behind `a`; the highest address if there is none.
   Address next_segment(Address a) const;
-  // From `a` to the end of the bytes that its segment has, or the first of them that a LazyMemory has filled in.
-  std::span<const std::byte> view(Address a) const;
+  // From `a` to the end of the bytes that its segment has: the first `most` of them, or what of these could be had.
+  std::span<const std::byte> view(Address a, std::uint64_t most) const { return bytes_at(a, most); }
   std::size_t read(Address address, std::span<std::byte> into) const noexcept;  // across segments; like Target::read
   bool read_exact(Address address, std::span<std::byte> into) const noexcept {
     return read(address, into) == into.size();

@@ -148,7 +148,7 @@ class ModuleFinder {
     auto headers = headers_in_core(core_, mapping.range.start);
     const bool dumped = headers.has_value();
     if (!dumped) {
-      const auto head = core_.view(mapping.range.start);
+      const auto head = core_.view(mapping.range.start, 1);
       // The first page is in the core and has no ELF header: a file of data.
       if (!head.empty() || !may_be_code(first)) return;
       file = images_.find(identity);
@@ -187,9 +187,8 @@ class ModuleFinder {
       // Memory that the loader may have written to is not a copy of the file.
       const Elf64_Phdr* segment = segment_of(*headers, module.bias, mapping);
       if (segment != nullptr && (segment->p_flags & PF_W) == 0) {
-        identity.head = core_.view(mapping.range.start);
-        identity.head = identity.head.first(
-            std::min<std::uint64_t>({identity.head.size(), mapping.range.size(), segment->p_filesz, kMaxHead}));
+        identity.head = core_.view(mapping.range.start,
+                                   std::min<std::uint64_t>({mapping.range.size(), segment->p_filesz, kMaxHead}));
       }
       file = images_.find(identity);
       if (identity.build_id) module.build_id = *identity.build_id;
@@ -205,8 +204,8 @@ class ModuleFinder {
   std::optional<BuildId> build_id_in_core(const Headers& headers, Address bias) const {
     for (const Elf64_Phdr& p : headers.segments) {
       if (p.p_type != PT_NOTE) continue;
-      const auto notes = core_.view(p.p_vaddr + bias);
       const std::uint64_t size = std::min(p.p_filesz, kMaxNotes);
+      const auto notes = core_.view(p.p_vaddr + bias, size);
       if (notes.size() < size) return std::nullopt;
       BuildId id = elf::build_id_of_notes(notes.first(size), p.p_align);
       if (!id.empty()) return id;
@@ -271,10 +270,8 @@ class ModuleFinder {
     if (!layout || segment == nullptr) return;
     Module module{"[vdso]", {*start, std::min(segment->range.end, *start + kMaxVdso)}, layout->bias, {}, nullptr, {}};
     // The kernel maps the whole file, sections included.
-    const auto bytes = core_.view(*start);
-    auto image = elf::Image::from_bytes(
-        {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(bytes.size(), kMaxVdso))},
-        "[vdso]");
+    const auto bytes = core_.view(*start, kMaxVdso);
+    auto image = elf::Image::from_bytes({bytes.begin(), bytes.end()}, "[vdso]");
     if (image) {
       module.image = *image;
       module.build_id = (*image)->build_id();

@@ -148,7 +148,7 @@ Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, co
     constexpr std::uint64_t kMaxBlock = 8u << 20;
     const std::uint64_t size = stack->bytes.size();
     const Address from = stack->range.start + (size > kMaxBlock ? size - kMaxBlock : 0);
-    InitialBlock block = read_initial_block(impl->file->view(from), from, impl->notes.auxv);
+    InitialBlock block = read_initial_block(impl->file->view(from, kMaxBlock), from, impl->notes.auxv);
     impl->command = std::move(block.command);
     impl->environment = std::move(block.environment);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 
@@ -12,21 +13,23 @@ constexpr std::uint64_t kPiece = 1 << 20;  // gdb's MAX_COPY_BYTES
 // From the stack pointer on: the frame of a function has a return address.
 constexpr std::uint64_t kStackLookedAt = 4096;
 
-bool is_zero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{}; });
+// False if they cannot be read.
+bool is_zero(const CoreFile& file, Address a, std::uint64_t size) {
+  std::array<std::byte, kStackLookedAt> buffer;
+  const auto bytes = std::span(buffer).first(std::min<std::uint64_t>(size, buffer.size()));
+  return file.read_exact(a, bytes) && std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{}; });
 }
 
 // Whether the stack from `sp` on is zeros, and also the thread's own block above it (whose first word points to
 // itself), if both are in one mapping, as glibc makes it. The block of the main thread is elsewhere, and its stack has
 // no guard inside.
-bool is_lost(const CoreSegment& segment, const Registers& registers) {
+bool is_lost(const CoreFile& file, const CoreSegment& segment, const Registers& registers) {
   constexpr std::uint64_t kWord = sizeof(Address);
   const std::uint64_t at = registers.sp() - segment.range.start;
   const std::uint64_t block = registers.fs_base - segment.range.start;
   const std::uint64_t size = segment.bytes.size();
   if (at >= size || registers.fs_base < registers.sp() || block >= size || size - block < kWord) return false;
-  return is_zero(segment.bytes.subspan(at, std::min(kStackLookedAt, block - at))) &&
-         is_zero(segment.bytes.subspan(block, kWord));
+  return is_zero(file, registers.sp(), std::min(kStackLookedAt, block - at)) && is_zero(file, registers.fs_base, kWord);
 }
 
 }  // namespace
@@ -38,7 +41,7 @@ GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads) {
   for (const ThreadInfo& thread : threads) {
     if (!thread.registers) continue;
     const CoreSegment* segment = file.find(thread.registers->sp());
-    if (segment == nullptr || !is_lost(*segment, *thread.registers)) continue;
+    if (segment == nullptr || !is_lost(file, *segment, *thread.registers)) continue;
     const std::uint64_t at = thread.registers->sp() - segment->range.start;
     lost.push_back(segment->range.start + at / kPiece * kPiece);
     gaps.threads.push_back(thread.tid);

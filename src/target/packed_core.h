@@ -5,13 +5,15 @@
 //                                             fill(): unpacked once more, from the frame on that has them
 //
 // A core of a rank has gigabytes of tensors. Python's objects and the C library's are full of pointers, and tensors
-// have none: of a segment of 4 MiB or more only pages are kept that have the address of a segment in them, and the
-// stacks'. A page that was left out, such as the middle of a long line table, is brought in when it is read. Nothing is
-// written to a disk. If the file has zstd's seekable format, frames that lie in one large segment are not unpacked
-// until then.
+// have none: of a segment of 4 MiB or more only pages are kept that have the address of a segment in them, its
+// beginning, and the stacks. A page that was left out, such as the middle of a long line table, is brought in when it
+// is read. If the file has zstd's seekable format, frames that lie in one large segment are not unpacked until then.
+//
+// What is kept is in memory, as long as the share for it lasts (MemoryUse::kCopies), and from then on in a temporary
+// file (SparseFile).
 #pragma once
 
-#include <sys/types.h>
+#include <sys/stat.h>
 #include <memory>
 #include <shared_mutex>
 #include <string>
@@ -29,13 +31,13 @@ namespace rankstacks::target {
 class PackedCore final : public LazyMemory {
  public:
   struct Opened {
-    FileDescriptor file;  // in memory, with holes for zeros and for what is left out; its size is that of the core
-    std::optional<Error> damage;       // the stream is broken: the file has what came before the damage
-    std::shared_ptr<PackedCore> core;  // nullptr: nothing was left out
+    FileDescriptor file;               // with holes for zeros and for what is left out; its size is that of the core
+    std::optional<Error> damage;       // the stream is broken, or there is no room: the file has what came before
+    std::shared_ptr<PackedCore> core;  // has to stay as long as the file is used
   };
 
-  // `packed` is the open file, `path` what it is opened by again. The memory is taken of MemoryUse::kCopies. `refuse`
-  // and the deadline: as unpack(). Errors: no memory for the file, or no bytes at all can be unpacked.
+  // `packed` is the open file, `path` what it is opened by again. `refuse` and the deadline: as unpack(). Errors: no
+  // memory for the file, or no bytes at all can be unpacked.
   static Result<Opened> open(int packed, Compression compression, const std::string& path, FirstBytesCheck refuse,
                              const Deadline& deadline);
   ~PackedCore() override;
@@ -52,27 +54,26 @@ class PackedCore final : public LazyMemory {
   class FirstPass;
 
   PackedCore() = default;
+  void leave_out(FileRange range);
   const FileRange* left_out_at(std::uint64_t offset, std::uint64_t end) const noexcept;
+  FileRange around(std::uint64_t offset);
   bool bring_in(std::uint64_t offset) noexcept;
-  FileDescriptor open_again() const noexcept;
-  FileRange around(std::uint64_t offset) const noexcept;
+  bool unpack_again(std::uint64_t offset, FileRange wanted);
   bool bring_in_piece(std::span<const char> piece, std::uint64_t offset);
-  bool take_page() noexcept;
+  bool give_up(std::string why, std::string hint);
 
   std::string path_;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
-  off_t packed_size_ = 0;
+  struct stat packed_status_ {};
   Compression compression_ = Compression::kNone;
   std::vector<PackedFrame> frames_;  // where unpacking may begin, in order
-  std::span<char> memory_;           // the file, mapped to be written
-  std::int64_t work_left_ = 0;       // bytes that may still be unpacked again
+  std::span<char> memory_;           // the file, mapped to be written; empty: nothing was left out
+  bool on_disk_ = false;
+  std::uint64_t taken_ = 0;  // bytes of the share of memory
   unsigned further_passes_ = 0;
-  std::uint64_t taken_ahead_ = 0;          // bytes of the share of memory that are taken and not used
-  Deadline::Clock::duration time_left_{};  // for all further passes
-  bool short_of_work_ = false, short_of_memory_ = false;
-  std::optional<Error> damage_;      // of a later pass
-  std::vector<FileRange> left_out_;  // in order
+  std::int64_t work_left_ = 0;             // bytes that may still be unpacked again
+  Deadline::Clock::duration time_left_{};  // for unpacking again
+  std::optional<Problem> shortage_;        // nothing more is brought in
+  std::vector<FileRange> left_out_;        // in order
   mutable std::shared_mutex mutex_;
 };
 

@@ -370,7 +370,9 @@ std::vector<PackedFrame> seekable_frames(int packed, Compression compression) {
   if (*elf::load<std::uint32_t>(footer, 5) != kSeekable || number == 0 || number > kMaxFrames || table > size)
     return {};
   std::vector<std::byte> entries(table - kFooter);
-  if (!read(size - table, entries) || *elf::load<std::uint32_t>(entries, 0) != kSkippable) return {};
+  if (!read(size - table, entries) || *elf::load<std::uint32_t>(entries, 0) != kSkippable ||
+      *elf::load<std::uint32_t>(entries, 4) != table - kSkippableHeader)
+    return {};
   std::vector<PackedFrame> frames{{}};
   for (std::uint64_t i = 0; i < number; ++i) {
     const std::uint64_t at = kSkippableHeader + i * entry;
@@ -378,7 +380,7 @@ std::vector<PackedFrame> seekable_frames(int packed, Compression compression) {
     frames.push_back({last.packed + *elf::load<std::uint32_t>(entries, at),
                       last.unpacked + *elf::load<std::uint32_t>(entries, at + 4)});
   }
-  if (frames.back().packed > size - table || frames.back().unpacked > PackedStream::kLargest) return {};
+  if (frames.back().packed != size - table || frames.back().unpacked > PackedStream::kLargest) return {};
   return frames;
 }
 

@@ -8,10 +8,14 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 
+#include "base/memory_limit.h"
+#include "core_fixture.h"
 #include "support/elf_writer.h"
 #include "support/temporary_directory.h"
 #include "target/core_file.h"
+#include "target/core_target.h"
 #include "target/packed_core.h"
 
 namespace rankstacks::target {
@@ -176,8 +180,51 @@ TEST_CASE("a packed core that is replaced is short of what was not read before")
   CHECK(core->read(kTensors + 2 * kMiB, page) == 0);
   REQUIRE(core->shortage());
   CHECK(core->shortage()->message ==
-        "a part of the packed core could not be unpacked when it was read: the file was changed or moved while it was "
-        "read");
+        "a part of the packed core that was read could not be unpacked: the file cannot be opened again (No such file "
+        "or directory)");
+}
+
+TEST_CASE("where memory is short, a packed core is kept in a file") {
+  const Bytes bytes = core_bytes();
+  constexpr std::size_t kLimit = std::size_t{16} << 30;
+  enforce_memory_limit(kLimit);
+  const std::size_t share = share_of_memory(kLimit, MemoryUse::kCopies);
+  for (const std::size_t left : {std::size_t{0}, std::size_t{1}, std::size_t{4}}) {
+    REQUIRE(take_memory(MemoryUse::kCopies, share - left * kMiB));
+    for (const std::string& packed : {zstd(bytes), frames(bytes, kMiB, true)}) {
+      const Packed file(packed);
+      check_reads(*file.open());
+    }
+    give_back_memory(MemoryUse::kCopies, share - left * kMiB);
+    // All is given back.
+    REQUIRE(take_memory(MemoryUse::kCopies, share));
+    give_back_memory(MemoryUse::kCopies, share);
+  }
+  lift_memory_limit();
+}
+
+TEST_CASE("stacks of gcore's cores in frames with a table are found") {
+  std::string why;
+  const FixtureCore* real = gcore_core(why);
+  if (real == nullptr) {
+    WARN("skipped: " << why);
+    return;
+  }
+  std::ifstream in(real->path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const Packed file(frames(std::as_bytes(std::span(bytes)), kMiB / 2, true));
+  elf::ImageCache images;
+  const auto plain = CoreTarget::open(real->path, {}, images), packed = CoreTarget::open(file.path, {}, images);
+  REQUIRE(plain);
+  REQUIRE(packed);
+  CHECK((*packed)->lost_stacks().empty());
+  for (const ThreadInfo& thread : (*plain)->threads()) {
+    REQUIRE(thread.registers);
+    std::vector<std::byte> one(4096), other(4096);
+    const std::size_t n = (*plain)->read(thread.registers->sp(), one);
+    CHECK((*packed)->read(thread.registers->sp(), other) == n);
+    CHECK(one == other);
+  }
 }
 
 TEST_CASE("a table of frames that cannot be true is no table") {
