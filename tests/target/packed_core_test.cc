@@ -5,10 +5,12 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <random>
 
 #include "base/memory_limit.h"
 #include "core_fixture.h"
@@ -224,6 +226,56 @@ TEST_CASE("stacks of gcore's cores in frames with a table are found") {
     const std::size_t n = (*plain)->read(thread.registers->sp(), one);
     CHECK((*packed)->read(thread.registers->sp(), other) == n);
     CHECK(one == other);
+  }
+}
+
+// Segments and pages of all kinds, packed in all ways, and cut off at any place.
+TEST_CASE("what is read of a packed core is what was in it, or nothing") {
+  for (unsigned seed = 1; seed <= 24; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const auto below = [&](std::uint64_t n) { return std::uniform_int_distribution<std::uint64_t>(0, n - 1)(random); };
+    CoreWriter writer;
+    writer.add_note(NT_PRSTATUS, thread_note(101, 0, 0x401000, kTensors + below(8 * kMiB)));
+    writer.add_note(NT_AUXV, Bytes(8 * below(20)));  // so that segments begin at any place
+    std::vector<std::pair<Address, Bytes>> segments;
+    Address at = kTensors;
+    for (std::uint64_t i = 0, n = 1 + below(3); i < n; ++i) {
+      Bytes bytes(4096 * (1 + below(2 * kMiB / 1024)) + below(2) * below(4096));
+      for (std::uint64_t page = 0; page < bytes.size();) {
+        const std::uint64_t end = std::min<std::uint64_t>(bytes.size(), page + 4096 * (1 + below(300)));
+        const std::uint64_t kind = below(4);
+        for (; page < end; page += 4096)
+          for (std::uint64_t word = page; kind != 0 && word + 8 <= std::min(page + 4096, end); word += 8)
+            put(bytes, word, kind == 1 ? 0x3f8000003f800000 + word : kind == 2 ? kTensors + word : random());
+        page = end;
+      }
+      segments.emplace_back(at, bytes);
+      writer.add_memory(at, bytes, bytes.size());
+      at += bytes.size() / 4096 * 4096 + 4096 * (1 + below(1000));
+    }
+    const Bytes whole = writer.write();
+    const std::uint64_t frame = 1000 + below(3 * kMiB);
+    std::string packed = std::array{zstd, gzip}[below(2)](whole);
+    if (below(2) == 0) packed = frames(whole, frame, below(2) == 0);
+    const bool cut = below(4) == 0;
+    if (cut) packed.resize(packed.size() - 1 - below(packed.size() / 2));
+    const Packed file(packed);
+    const auto core = CoreFile::open(file.path);
+    if (!core) {
+      REQUIRE(cut);
+      continue;
+    }
+    for (int i = 0; i < 200; ++i) {
+      const auto& [start, bytes] = segments[below(segments.size())];
+      const std::uint64_t offset = below(bytes.size());
+      std::vector<std::byte> into(1 + below(20000));
+      const std::size_t n = (*core)->read(start + offset, into);
+      const std::uint64_t there = std::min<std::uint64_t>(into.size(), bytes.size() - offset);
+      REQUIRE(std::memcmp(into.data(), bytes.data() + offset, std::min<std::uint64_t>(n, there)) == 0);
+      if (!cut) REQUIRE(n >= there);
+    }
+    if (!cut) REQUIRE_FALSE((*core)->shortage());
   }
 }
 
