@@ -58,8 +58,7 @@ bool is_at_work(const JobSnapshot& job, const analyzers::Analysis& analysis, con
     case Reason::kCheckpointIo:
     case Reason::kFileIo:
     case Reason::kCompiling:
-    case Reason::kDataLoading:
-    case Reason::kGarbageCollection: break;
+    case Reason::kDataLoading: break;
     default: return false;
   }
   const auto& activity = analysis.activities[suspect.rank];

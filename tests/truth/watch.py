@@ -106,6 +106,16 @@ def case_a_rank_that_spins(directory):
         check(watch.end(signal.SIGINT) == 0, "SIGINT: %r" % watch.said())
 
 
+def case_a_rank_in_the_collector(directory):
+    """It moves, as one collection comes after the other. No healthy job is in there for longer than its rhythm."""
+    with Job() as job, Watch(directory, *named(job)) as watch:
+        watch.learn()
+        job.tell("collect-0")
+        path = watch.wait_for("-hang-")[0]
+        check(suspects_of(path) == [(0, "garbage-collection")], "%r" % suspects_of(path))
+        check(watch.end() == 0, "%r" % watch.said())
+
+
 def case_a_healthy_job_and_its_end(directory):
     with Job() as job, Watch(directory, *named(job), period="0.1") as watch:
         watch.learn(60)
