@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/goes_on.h"
 #include "capture/found_job.h"
 #include "cli/run_capture.h"
 #include "cli/sample_as_needed.h"
@@ -17,9 +18,6 @@
 
 namespace rankstacks::cli {
 namespace {
-
-using analyzers::Reason;
-using analyzers::VerdictStatus;
 
 // NVIDIA's driver makes one device file for each GPU; a process without one open does not use NCCL.
 bool uses_gpu(Pid pid) {
@@ -51,31 +49,13 @@ std::string find_ranks_here(const Options& options) {
   return lines;
 }
 
-// A suspect that gets on with something that takes long by its nature is at work.
-bool is_at_work(const JobSnapshot& job, const analyzers::Analysis& analysis, const analyzers::Suspect& suspect) {
-  if (suspect.rank >= job.ranks.size()) return false;
-  switch (suspect.reason) {
-    case Reason::kCheckpointIo:
-    case Reason::kFileIo:
-    case Reason::kCompiling:
-    case Reason::kDataLoading: break;
-    default: return false;
-  }
-  const auto& activity = analysis.activities[suspect.rank];
-  return activity && activity->moves.value_or(false);
-}
-
 watch::Seen seen_of(const JobSnapshot& job, const analyzers::Analysis& analysis) {
-  switch (analysis.verdict.status) {
-    case VerdictStatus::kHealthy: return watch::Seen::kHealthy;
-    case VerdictStatus::kUndecided: return watch::Seen::kUndecided;
-    default: break;
+  switch (analyzers::goes_on(job, analysis)) {
+    case analyzers::GoesOn::kYes: return watch::Seen::kHealthy;
+    case analyzers::GoesOn::kNotKnown: return watch::Seen::kUndecided;
+    case analyzers::GoesOn::kNo: break;
   }
-  const auto& suspects = analysis.verdict.suspects;
-  const bool all_work = !suspects.empty() && std::all_of(suspects.begin(), suspects.end(), [&](const auto& suspect) {
-    return is_at_work(job, analysis, suspect);
-  });
-  return all_work ? watch::Seen::kHealthy : watch::Seen::kStands;
+  return watch::Seen::kStands;
 }
 
 // A capture of each process next to the reports: NAME.rank-0.core.zst, ...

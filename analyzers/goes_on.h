@@ -1,0 +1,16 @@
+// Whether a job goes on by itself, as far as a verdict about it tells: for who looks without being asked (watch).
+#pragma once
+
+#include "analyzers/analysis.h"
+#include "model/snapshot.h"
+
+namespace rankstacks::analyzers {
+
+enum class GoesOn { kYes, kNotKnown, kNo };
+
+// kYes: it is healthy, or each suspect gets on with what takes long by its nature: a checkpoint, a compilation, its
+// data. kNotKnown: the verdict is undecided, or a suspect is ready to run and had hardly any time on a processor
+// between the samples, so that it could not have moved: a machine with more work than processors.
+GoesOn goes_on(const JobSnapshot& job, const Analysis& analysis);
+
+}  // namespace rankstacks::analyzers
