@@ -1,17 +1,23 @@
 #include "base/unattended.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/sibling_process.h"
 
 namespace rankstacks {
@@ -23,6 +29,41 @@ using Clock = std::chrono::steady_clock;
 const pid_t kToolPid = getpid();
 std::atomic<bool> something_given_up{false};
 
+// The waits of a worker, as the kernel counts them.
+class Wait {
+ public:
+  // How long the worker has been in its present wait, as far as it was seen. Zero if it runs, waits for a processor, or
+  // the kernel does not tell.
+  Clock::duration seen(pid_t worker, Clock::time_point now) {
+    const std::optional<std::uint64_t> count = waits_of(worker);
+    if (!count || count != count_) since_ = now;
+    count_ = count;
+    return now - since_;
+  }
+
+ private:
+  // The number of waits it has begun; std::nullopt if it is in none.
+  static std::optional<std::uint64_t> waits_of(pid_t worker) {
+    std::array<char, 64> path{};
+    std::snprintf(path.data(), path.size(), "/proc/%d/status", worker);
+    const FileDescriptor file(open(path.data(), O_RDONLY | O_CLOEXEC));
+    std::array<char, 4096> bytes{};
+    const ssize_t size = file.is_open() ? read(file.get(), bytes.data(), bytes.size()) : 0;
+    const std::string_view text(bytes.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+    constexpr std::string_view kState = "\nState:\t", kWaits = "\nvoluntary_ctxt_switches:\t";
+    const auto state = text.find(kState), waits = text.find(kWaits);
+    if (state == std::string_view::npos || waits == std::string_view::npos) return std::nullopt;
+    if (text.substr(state + kState.size()).starts_with('R')) return std::nullopt;
+    std::uint64_t count = 0;
+    const auto number = text.substr(waits + kWaits.size());
+    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), count);
+    return error == std::errc() ? std::optional(count) : std::nullopt;
+  }
+
+  std::optional<std::uint64_t> count_;
+  Clock::time_point since_{};
+};
+
 // What the caller and its workers share. The last of them deletes it: a worker that was given up may outlive the others
 // by hours.
 struct Batch {
@@ -30,6 +71,8 @@ struct Batch {
   struct Piece {
     State state = State::kWaiting;
     Clock::time_point started{};
+    pid_t worker = 0;
+    Wait wait;
     std::string reads;
   };
 
@@ -57,6 +100,7 @@ void take_turns(Worker& worker) {
     worker.piece = i;
     batch.pieces[i].state = Batch::State::kUnderWay;
     batch.pieces[i].started = Clock::now();
+    batch.pieces[i].worker = gettid();
     lock.unlock();
     batch.work(i);
     lock.lock();
@@ -116,6 +160,8 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
   batch->open = count;
   const std::size_t width = std::min<std::size_t>(count, std::max(1u, std::thread::hardware_concurrency()));
 
+  constexpr int kViews = 8;  // of a wait, until it is taken for silence
+  constexpr Duration kLongestBetweenViews = std::chrono::seconds(1);
   std::unique_lock lock(batch->mutex);
   bool any_lost = false;
   while (batch->open > 0) {
@@ -133,9 +179,10 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
     const auto now = Clock::now();
     for (std::size_t i = 0; i < batch->next; ++i) {
       Batch::Piece& piece = batch->pieces[i];
-      if (piece.state != Batch::State::kUnderWay || limit == Duration::max()) continue;
-      if (now - piece.started < limit) {
-        until = std::min(until, piece.started + limit);
+      if (piece.state != Batch::State::kUnderWay) continue;
+      const bool is_silent = silence != Duration::max() && piece.wait.seen(piece.worker, now) >= silence;
+      if (!is_silent && (limit == Duration::max() || now - piece.started < limit)) {
+        if (limit != Duration::max()) until = std::min(until, piece.started + limit);
         continue;
       }
       piece.state = Batch::State::kGivenUp;
@@ -148,6 +195,7 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
     }
     if (batch->open == 0 || until == now) continue;
     // For the pieces that start meanwhile.
+    if (silence != Duration::max()) until = std::min(until, now + std::min(silence / kViews, kLongestBetweenViews));
     if (limit != Duration::max() && batch->next < count) until = std::min(until, now + limit);
     if (until == Clock::time_point::max()) batch->changed.wait(lock);
     else batch->changed.wait_until(lock, until);

@@ -50,6 +50,10 @@ struct Unattended {
   Duration limit = Duration::max();       // for each piece, from the start of that piece
   // Called at once in the caller's thread, so that later pieces can take it into account.
   std::function<void(std::size_t, const Outcome&)> given_up = {};
+  // For each piece: how long the kernel may hold it in one wait, which is a single request to a file system, or a
+  // single access to memory. A slow one ends such waits again and again, and one that does not answer never does. Time
+  // in which the piece computes or waits for a processor does not count.
+  Duration silence = Duration::max();
 
   // Runs work(0) ... work(count - 1) in parallel, in any order. Returns when each has returned or was given up.
   std::vector<Outcome> run(std::size_t count) const;
@@ -57,10 +61,11 @@ struct Unattended {
 
 // Runs one piece of work that has a result; std::nullopt if it was given up.
 template <class T>
-std::optional<T> unattended(std::function<T()> work, Unattended::Duration limit) {
+std::optional<T> unattended(std::function<T()> work, Unattended::Duration limit,
+                            Unattended::Duration silence = Unattended::Duration::max()) {
   const auto result = std::make_shared<std::optional<T>>();
   const auto outcomes =
-      Unattended{[result, work = std::move(work)](std::size_t) { result->emplace(work()); }, limit}.run(1);
+      Unattended{[result, work = std::move(work)](std::size_t) { result->emplace(work()); }, limit, {}, silence}.run(1);
   return outcomes.front().came_back ? std::move(*result) : std::nullopt;
 }
 

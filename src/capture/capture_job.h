@@ -32,6 +32,8 @@ struct CaptureOptions {
   // short, the report says so, and the rank is partial.
   std::chrono::steady_clock::duration timeout = kDefaultTimeout;
   static constexpr std::chrono::seconds kDefaultTimeout{60};
+  // For each wait for a file system, or for a process's memory, before the processes are stopped (Unattended::silence).
+  std::chrono::steady_clock::duration silence = std::chrono::steady_clock::duration::max();
   // --memory: for the whole tool. What does not fit is left out, the report says so, and the ranks are partial.
   std::size_t memory = kDefaultMemory;
   std::vector<std::string> flight_recorder;  // --flight-recorder: dumps, or directories of dumps

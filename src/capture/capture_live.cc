@@ -197,7 +197,7 @@ class LaterSamples {
   std::vector<std::unique_ptr<target::LiveTarget>> prepare_again() const {
     std::vector<Pid> pids;
     for (const Process& process : processes_) pids.push_back(process.pid);
-    auto prepared = prepare_targets(pids, images_, Preparing::kModules, options_.timeout);
+    auto prepared = prepare_targets(pids, images_, Preparing::kModules, options_.timeout, options_.silence);
     std::vector<std::unique_ptr<target::LiveTarget>> targets(pids.size());
     for (std::size_t i = 0; i < pids.size(); ++i)
       if (prepared[i].target && prepared[i].target->start_ticks() == processes_[i].start_ticks)
@@ -408,7 +408,7 @@ void leave_out_ended_children(LiveRanks& live) {
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = table_for(request);
-  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
+  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout), options.silence);
   const LivePlan chosen = plan_live(request, table, preparer);
   if (chosen.not_chosen) return {.job = {}, .not_chosen = chosen.not_chosen};
   const std::vector<PlannedTarget>& plan = chosen.targets;

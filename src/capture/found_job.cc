@@ -6,9 +6,10 @@
 
 namespace rankstacks::capture {
 
-FoundJob find_job(const LiveRequest& request, std::chrono::steady_clock::duration limit) {
+FoundJob find_job(const LiveRequest& request, std::chrono::steady_clock::duration limit,
+                  std::chrono::steady_clock::duration silence) {
   const ProcessTable table = table_for(request);
-  Preparer preparer(table, limit);
+  Preparer preparer(table, limit, silence);
   LivePlan plan = plan_live(request, table, preparer);
   FoundJob job;
   job.not_chosen = std::move(plan.not_chosen);

@@ -26,7 +26,8 @@ struct FoundJob {
   std::optional<NotChosen> not_chosen;  // LiveRequest::job chooses none
 };
 
-// `limit` is for each process that does not answer.
-FoundJob find_job(const LiveRequest& request, std::chrono::steady_clock::duration limit);
+// `limit` is for each process that does not answer, `silence` for each of its waits (Unattended::silence).
+FoundJob find_job(const LiveRequest& request, std::chrono::steady_clock::duration limit,
+                  std::chrono::steady_clock::duration silence = std::chrono::steady_clock::duration::max());
 
 }  // namespace rankstacks::capture

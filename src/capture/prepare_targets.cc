@@ -69,7 +69,8 @@ struct Work {
   std::set<std::pair<std::size_t, std::pair<std::uint64_t, std::uint64_t>>> tried;  // pairs of process and inode
 };
 
-void open_files(const std::shared_ptr<Work>& work, std::chrono::steady_clock::duration limit) {
+void open_files(const std::shared_ptr<Work>& work, std::chrono::steady_clock::duration limit,
+                std::chrono::steady_clock::duration silence) {
   for (work->collect_files(); !work->files.empty(); work->collect_files()) {
     // The data of a worker that is given up is not touched again.
     struct Round {
@@ -80,14 +81,12 @@ void open_files(const std::shared_ptr<Work>& work, std::chrono::steady_clock::du
     const auto round = std::make_shared<Round>(
         Round{work->images, work->files, std::vector<std::optional<Problem>>(work->files.size())});
     target::LiveImages opened = work->images;
-    const auto outcomes = Unattended{
-        [round, limit](std::size_t i) {
-          round->problems[i] = round->images.open(round->files[i], Deadline::after(limit));
-        },
-        Unattended::beyond(limit),
-        [&](std::size_t i, const Outcome&) {
-          opened.give_up(work->files[i]);
-        }}.run(work->files.size());
+    const auto outcomes = Unattended{[round, limit](std::size_t i) {
+                                       round->problems[i] = round->images.open(round->files[i], Deadline::after(limit));
+                                     },
+                                     Unattended::beyond(limit),
+                                     [&](std::size_t i, const Outcome&) { opened.give_up(work->files[i]); }, silence}
+                              .run(work->files.size());
     for (std::size_t i = 0; i < outcomes.size(); ++i)
       if (outcomes[i].came_back && round->problems[i])
         work->prepared[work->asked_by[i]].target->add_problem(std::move(*round->problems[i]));
@@ -110,7 +109,8 @@ Error silent_process(Pid pid, const std::string& what, const std::string& file,
 }
 
 std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const target::LiveImages& images,
-                                            Preparing what, std::chrono::steady_clock::duration timeout) {
+                                            Preparing what, std::chrono::steady_clock::duration timeout,
+                                            std::chrono::steady_clock::duration silence) {
   constexpr int kFilesShare = 4;  // a file gets less time than a rank: without it only its names are missing
   const auto limit = std::max<std::chrono::steady_clock::duration>(timeout, kMinTimeout);
   const auto work = std::make_shared<Work>(pids, images, what);
@@ -118,23 +118,24 @@ std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const 
   const auto note = [&](const std::vector<std::size_t>& of, const std::vector<Outcome>& outcomes) {
     for (std::size_t n = 0; n < of.size(); ++n)
       if (!outcomes[n].came_back)
-        given_up[of[n]] = silent_process(pids[of[n]], "looking at it", outcomes[n].file, limit);
+        given_up[of[n]] = silent_process(pids[of[n]], "looking at it", outcomes[n].file, std::min(limit, silence));
   };
 
   std::vector<std::size_t> all(pids.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-  note(all, Unattended{[work](std::size_t i) { work->look_at(i); }, limit}.run(pids.size()));
+  note(all, Unattended{[work](std::size_t i) { work->look_at(i); }, limit, {}, silence}.run(pids.size()));
 
   // The data of workers that were given up is not touched from here on.
   const auto rest = std::make_shared<Work>(pids, images, what);
   for (std::size_t i = 0; i < pids.size(); ++i)
     if (!given_up[i]) rest->prepared[i] = std::move(work->prepared[i]);
-  open_files(rest, std::max<std::chrono::steady_clock::duration>(timeout / kFilesShare, kMinTimeout));
+  open_files(rest, std::max<std::chrono::steady_clock::duration>(timeout / kFilesShare, kMinTimeout), silence);
   std::vector<std::size_t> unfinished;
   for (std::size_t i = 0; i < pids.size(); ++i)
     if (rest->prepared[i].target && rest->prepared[i].target->modules().all().empty()) unfinished.push_back(i);
   note(unfinished,
-       Unattended{[rest, unfinished](std::size_t n) { rest->finish(unfinished[n]); }, limit}.run(unfinished.size()));
+       Unattended{[rest, unfinished](std::size_t n) { rest->finish(unfinished[n]); }, limit, {}, silence}.run(
+           unfinished.size()));
   std::vector<PreparedTarget> prepared(pids.size());
   for (std::size_t i = 0; i < pids.size(); ++i) {
     if (given_up[i]) prepared[i].error = given_up[i];

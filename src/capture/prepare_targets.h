@@ -35,9 +35,11 @@ struct PreparedTarget {
 enum class Preparing { kModules, kEverything };  // kModules: for a process whose interpreters are known
 
 // The result is parallel to `pids`. `timeout` applies to each step for each process, and a quarter of it to each file;
-// at least kMinTimeout.
-std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const target::LiveImages& images,
-                                            Preparing what, std::chrono::steady_clock::duration timeout);
+// at least kMinTimeout; `silence` to each wait in a step (Unattended::silence).
+std::vector<PreparedTarget> prepare_targets(
+    const std::vector<Pid>& pids, const target::LiveImages& images, Preparing what,
+    std::chrono::steady_clock::duration timeout,
+    std::chrono::steady_clock::duration silence = std::chrono::steady_clock::duration::max());
 
 // The error for a process that did not answer within that time, or that waits for something that did not.
 Error silent_process(Pid pid, const std::string& what, const std::string& file,

@@ -61,11 +61,14 @@ void Preparer::read_ahead(const std::vector<Pid>& pids) {
   };
   const auto work = std::make_shared<Asked>(Asked{fresh, std::vector<Initial>(fresh.size())});
   const auto outcomes =
-      Unattended{[work](std::size_t i) { work->read[i] = read_initial(work->pids[i]); }, limit_}.run(fresh.size());
+      Unattended{[work](std::size_t i) { work->read[i] = read_initial(work->pids[i]); }, limit_, {}, silence_}.run(
+          fresh.size());
   std::vector<Pid> deeper;
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     if (outcomes[i].came_back) initial_.emplace(fresh[i], std::move(work->read[i]));
-    else silent_.emplace(fresh[i], silent_process(fresh[i], "reading its environment", outcomes[i].file, limit_));
+    else
+      silent_.emplace(
+          fresh[i], silent_process(fresh[i], "reading its environment", outcomes[i].file, std::min(limit_, silence_)));
     if (outcomes[i].came_back && may_differ(fresh[i])) deeper.push_back(fresh[i]);
   }
   prepare(deeper);
@@ -122,7 +125,7 @@ void Preparer::prepare(const std::vector<Pid>& pids) {
     if (const auto silent = silent_.find(pid); silent != silent_.end()) p.error = silent->second;
     else if (!(p.error = target::not_a_target(pid))) fresh.push_back(pid);
   }
-  auto prepared = prepare_targets(fresh, images_, Preparing::kEverything, limit_);
+  auto prepared = prepare_targets(fresh, images_, Preparing::kEverything, limit_, silence_);
   for (std::size_t i = 0; i < fresh.size(); ++i) prepared_[fresh[i]] = std::move(prepared[i]);
 }
 
@@ -143,7 +146,9 @@ std::vector<std::vector<std::string>> Preparer::commands(const std::vector<Pid>&
                                          target::proc::read_file(place_of_memory(work->pids[i]) + "/cmdline", kLongest);
                                      if (text) work->read[i] = target::proc::split_nul(*text);
                                    },
-                                   kMinTimeout}
+                                   kMinTimeout,
+                                   {},
+                                   silence_}
                             .run(pids.size());
   std::vector<std::vector<std::string>> commands(pids.size());
   for (std::size_t i = 0; i < pids.size(); ++i)
@@ -179,7 +184,7 @@ std::vector<PlannedTarget> Preparer::silent_ranks(const std::vector<PlannedTarge
 }
 
 std::optional<std::string> Preparer::read(const std::string& path) const {
-  auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
+  auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_, silence_);
   return text && *text ? std::optional(std::move(**text)) : std::nullopt;
 }
 

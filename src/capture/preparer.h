@@ -17,8 +17,11 @@ namespace rankstacks::capture {
 
 class Preparer {
  public:
-  // `limit` is for each process. The table must outlive the preparer.
-  Preparer(const ProcessTable& table, Deadline::Clock::duration limit) : table_(table), limit_(limit) {}
+  // `limit` is for each process, `silence` for each of its waits (Unattended::silence). The table must outlive the
+  // preparer.
+  Preparer(const ProcessTable& table, Deadline::Clock::duration limit,
+           Deadline::Clock::duration silence = Deadline::Clock::duration::max())
+      : table_(table), limit_(limit), silence_(silence) {}
   Preparer(const Preparer&) = delete;  // facts() refers to it
   Preparer& operator=(const Preparer&) = delete;
 
@@ -61,7 +64,7 @@ class Preparer {
   std::optional<std::string> read(const std::string& path) const;
 
   const ProcessTable& table_;
-  Deadline::Clock::duration limit_;
+  Deadline::Clock::duration limit_, silence_;
   target::LiveImages images_;
   std::map<Pid, Initial> initial_;
   std::map<Pid, Error> silent_;

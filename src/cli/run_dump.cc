@@ -32,12 +32,17 @@ namespace {
 using Clock = Deadline::Clock;
 using Seconds = std::chrono::duration<double>;
 
+// A wait for a file system or for a process's memory in which nothing at all happens for this long is given up: the
+// caller wants the other ranks' stacks soon. When the job is only searched for, less depends on it.
+constexpr std::chrono::seconds kSilence{2}, kSilenceInSearch{1};
+
 // `options` for a look that is to be done by the deadline; what does not answer gets a part of the time only.
 Options in_time(const Options& options, const Deadline& deadline) {
   constexpr Seconds kForSamples{2.5}, kForOneSample{0.5};
   Options bounded = options;
   const Seconds left = std::min<Seconds>(deadline.left(), Seconds(options.dump.within));
   bounded.capture.timeout = std::chrono::duration_cast<Clock::duration>(left * 0.6);
+  bounded.capture.silence = kSilence;
   if (left < kForOneSample) bounded.live.samples = 1;
   if (left < kForSamples) bounded.live.interval = std::chrono::duration_cast<Clock::duration>(left / 8);
   return bounded;
@@ -154,8 +159,8 @@ class AskedProcess {
     limit_.begins("its job was being looked for");
     capture::LiveRequest request = options_.live;
     request.job = capture::JobChoice::of_process(options_.dump.pid);
-    found_ =
-        capture::find_job(request, std::min<Clock::duration>(limit_.deadline().left() / kShareToFind, kMinTimeout));
+    found_ = capture::find_job(request, std::min<Clock::duration>(limit_.deadline().left() / kShareToFind, kMinTimeout),
+                               kSilenceInSearch);
     if (found_->not_chosen) found_->processes = {{.pid = options_.dump.pid, .start_ticks = start_ticks_}};
     return found_->processes;
   }

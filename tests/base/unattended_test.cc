@@ -115,6 +115,23 @@ TEST_CASE("a piece that does not return is given up, and the pieces after it are
   CHECK(any_given_up());
 }
 
+TEST_CASE("of pieces without a limit, those that stay in one wait are given up, and those that go on are not") {
+  std::vector<std::size_t> given_up;
+  const auto silence = milliseconds(400);
+  const auto outcomes = Unattended{.work =
+                                       [silence](std::size_t i) {
+                                         if (i == 0) wait_for_ever();
+                                         const auto end = std::chrono::steady_clock::now() + 2 * silence;
+                                         while (std::chrono::steady_clock::now() < end)
+                                           if (i == 1) std::this_thread::sleep_for(milliseconds(1));
+                                       },
+                                   .given_up = [&](std::size_t i, const Outcome&) { given_up.push_back(i); },
+                                   .silence = silence}
+                            .run(3);
+  CHECK(given_up == std::vector<std::size_t>{0});
+  CHECK((!outcomes[0].came_back && outcomes[1].came_back && outcomes[2].came_back));
+}
+
 TEST_CASE("a crash of a worker is a crash of the tool") {
   for (const int number : {SIGSEGV, 0}) {
     const pid_t child = fork();

@@ -263,6 +263,53 @@ def case_files_of_unrelated_processes_on_it(directory):
             check(status == 0 and took < 10, "status %r after %g s: %s" % (status, took, err))
 
 
+def dumps_together(directory, pids, *more):
+    """What calls of `dump` print that begin together: exit status, output and errors of each. None is waited for longer than the test may take."""
+    environment = dict(os.environ, XDG_RUNTIME_DIR=os.path.join(directory, "run"))
+    os.mkdir(environment["XDG_RUNTIME_DIR"], 0o700)
+    calls = [subprocess.Popen([tool(), "dump", "--pid", str(pid), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True) for pid in pids]
+    ended = []
+    for call in calls:
+        out, err = call.communicate(timeout=TEST_TIMEOUT)
+        ended.append((call.returncode, out.decode(errors="replace"), err.decode(errors="replace")))
+    reports = [name for name in os.listdir(os.path.join(environment["XDG_RUNTIME_DIR"], "rankstacks")) if name.startswith("dump-")]
+    check(len(reports) == 1, "the calls have made %d reports: %r" % (len(reports), ended))
+    return ended
+
+
+def check_dumps_of_job(ended, ranks, silent, words, status):
+    for pid, (code, out, err) in zip(ranks, ended):
+        check(words in err, "stderr of process %d does not have %r: %s" % (pid, words, err))
+        if pid == silent:
+            check(code == status, "status %d of the silent process: %s" % (code, err))
+        else:
+            check(code == 0 and "Thread %d " % pid in out and "<module>" in out, "process %d: status %d: %s%s" % (pid, code, out, err))
+
+
+def case_dumps_of_a_job_of_which_a_rank_has_a_file_on_it(directory):
+    """Eight calls for four ranks make one report, which says of the file that it does not answer; all ranks have their stacks."""
+    import versions
+    with SilentFileSystem(directory) as fs:
+        libraries = [fs.add(os.path.join(FIXTURES, "libreplaced_one.so"))]
+        with versions.Ranks(*[lambda rank=rank: versions.rank(rank, 4, *(libraries if rank == 1 else [])) for rank in range(4)]) as job:
+            fs.be_silent(b"a")
+            pids = [fixture.pid for fixture in job.fixtures]
+            ended = dumps_together(directory, 2 * pids, "--within", str(TEST_TIMEOUT // 2))
+            check_dumps_of_job(ended, 2 * pids, pids[1], "rank 1: %s did not answer in time" % libraries[0], 1)
+            check("Thread %d " % pids[1] in ended[1][1], "the rank with the file: %s" % ended[1][1])
+
+
+def case_dumps_of_a_job_of_which_a_rank_does_not_answer(directory):
+    """However long --within is, nobody waits for it longer than the time in which nothing may happen."""
+    import versions
+    silent = os.path.join(FIXTURES, "silent_memory")
+    environment = dict(versions.CLEAN, RANK="1", WORLD_SIZE="3", LOCAL_RANK="1")
+    with versions.Ranks(lambda: versions.rank(0, 3), lambda: Fixture([silent, "environ"], env=environment), lambda: versions.rank(2, 3)) as job:
+        pids = [fixture.pid for fixture in job.fixtures]
+        ended = dumps_together(directory, 2 * pids, "--within", str(TEST_TIMEOUT // 2))
+        check_dumps_of_job(ended, 2 * pids, pids[1], "rank 1: pid %d: looking at it did not come back within 2 s" % pids[1], 2)
+
+
 def case_saved_report_on_it(directory):
     with SilentFileSystem(directory) as fs, native("chain") as fixture:
         saved = os.path.join(directory, "saved.json")
