@@ -17,6 +17,7 @@
 #include "cli/watch_looks.h"
 #include "model/captured_at.h"
 #include "report/sanitize.h"
+#include "watch/full_looks.h"
 
 namespace rankstacks::cli {
 namespace {
@@ -30,7 +31,6 @@ enum class Event { kHang, kRankEnded, kStop };
 constexpr std::array<const char*, 3> kEventWords = {"hang", "rank-ended", "stop"};
 const char* word_of(Event event) { return kEventWords.at(static_cast<std::size_t>(event)); }
 
-constexpr int kLooksAtHang = 3;
 constexpr std::chrono::seconds kLongestLook{120}, kLongestSearch{30};
 constexpr std::chrono::seconds kBetweenLooks{5};    // at most
 constexpr std::chrono::seconds kBetweenEvents{30};  // of one kind: the ranks of a job that crashes end one by one
@@ -216,26 +216,33 @@ class Watch {
     if (decision_->looked(seen) != Action::kFullLooks) return tell_no_hang(stood, seen);
     if (!may_write(Event::kHang)) return;
     event_ = store_.event(WallClock::now(), word_of(Event::kHang));
-    std::string written;
-    for (int n = 1; n <= kLooksAtHang; ++n) {
-      const std::string name = fmt::format("{}-{}", event_, n);
-      // The first one that is done decides: on a busy machine a look may not be done in time.
-      const bool decides = written.empty();
-      const auto result = look_at_ranks(asked(), LookKind::kFull, store_, name, decides, limit(kLongestLook));
-      if (decides && result && result->seen == watch::Seen::kHealthy) {
+    watch::FullLooks looks;
+    while (looks.goes_on()) {
+      const std::string name = name_of_look(looks.number());
+      const auto result =
+          look_at_ranks(asked(), LookKind::kFull, store_, name, looks.next_decides(), limit(kLongestLook));
+      const watch::Found found = looks.looked(full_look(result));
+      if (found == watch::Found::kHealthy) {
         decision_->looked(watch::Seen::kHealthy);
         return tell_no_hang(stood, watch::Seen::kHealthy);
       }
-      if (note(result, name)) written = name;
-      if (decides && !written.empty())
+      note(result, name);
+      if (found == watch::Found::kHangs)
         tell(fmt::format("the job makes no progress, and had made none for {:.0f} s when this was noticed: {}.json.zst",
                          stood.count(), store_.path_of(name)));
-      if (signals_.has_come() || (result && result->ranks == 0)) break;
-      if (n < kLooksAtHang &&
+      if (signals_.has_come()) break;
+      if (looks.goes_on() &&
           !sleep_until(Deadline::after(std::min<Clock::duration>(options_.watch.period, kBetweenLooks))))
         break;
     }
-    if (!written.empty()) call(Event::kHang, written);
+    if (const auto newest = looks.newest()) call(Event::kHang, name_of_look(*newest));
+  }
+
+  std::string name_of_look(int number) const { return fmt::format("{}-{}", event_, number); }
+
+  static std::optional<watch::FullLook> full_look(const std::optional<LookResult>& result) {
+    if (!result) return std::nullopt;
+    return watch::FullLook{.seen = result->seen, .ranks = result->ranks, .written = result->not_written == 0};
   }
 
   void tell_no_hang(watch::Seconds stood, watch::Seen seen) {

@@ -1,0 +1,19 @@
+#include "watch/full_looks.h"
+
+namespace rankstacks::watch {
+
+Found FullLooks::looked(const std::optional<FullLook>& look) {
+  const bool decides = next_decides();
+  ++done_;
+  if (!look) return Found::kNothing;
+  if (decides && look->seen == Seen::kHealthy) {
+    over_ = true;
+    return Found::kHealthy;
+  }
+  over_ = look->ranks == 0;
+  if (!look->written) return Found::kNothing;
+  newest_ = done_;
+  return decides ? Found::kHangs : Found::kNothing;
+}
+
+}  // namespace rankstacks::watch
