@@ -73,6 +73,8 @@ void describe_missing_files(JobSnapshot& job, MissingFiles missing, const std::s
         std::tie(file.package, file.from) = found->second;
     for (Problem& problem : rank.problems)
       if (problem.code == ProblemCode::kFileMissing) problem = missing_files_problem(files);
+    if (files.size() > kMaxMissingFiles) files.resize(kMaxMissingFiles);
+    rank.missing_files = std::move(files);
   }
 }
 

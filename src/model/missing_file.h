@@ -28,6 +28,9 @@ struct MissingFile {
   bool operator==(const MissingFile&) const = default;
 };
 
+// Of a process, in a report: those that most frames are in come first.
+inline constexpr std::size_t kMaxMissingFiles = 4096;
+
 // All of them in one sentence, which names the first dozen, and the packages to which they belong. `files`: not empty.
 Problem missing_files_problem(const std::vector<MissingFile>& files);
 

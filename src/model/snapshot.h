@@ -29,6 +29,7 @@
 #include "model/flight_record.h"
 #include "model/gpu.h"
 #include "model/kernel_kill.h"
+#include "model/missing_file.h"
 #include "model/node.h"
 #include "model/problem.h"
 
@@ -416,7 +417,8 @@ struct RankSnapshot {
   Boxed<FlightRecord> flight_record;  // what PyTorch's Flight Recorder has dumped of it; empty: no dump
   // What it has loaded of the libraries that are compared between ranks, by component and path.
   SharedList<LoadedModule> modules;
-  Boxed<ProcessEnvironment> environment;  // empty: not read, as in dumps of other tools and older reports
+  Boxed<ProcessEnvironment> environment;        // empty: not read, as in dumps of other tools and older reports
+  std::vector<MissingFile> missing_files = {};  // cores; at most kMaxMissingFiles
 };
 
 // A running rank of the job that was not requested.

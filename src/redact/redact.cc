@@ -129,6 +129,11 @@ class Walk {
       if (!is_build_id(module.build_id)) fields_.name(module.build_id);
     }
     if (rank.environment) of_environment(*rank.environment);
+    for (MissingFile& file : rank.missing_files) {
+      fields_.path(file.path);
+      fields_.version(file.package);
+      if (!is_build_id(file.build_id)) fields_.name(file.build_id);
+    }
   }
 
   void of_environment(ProcessEnvironment& environment) {

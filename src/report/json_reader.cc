@@ -15,6 +15,7 @@
 #include "report/json_environment.h"
 #include "report/json_flight_record.h"
 #include "report/json_gpu.h"
+#include "report/json_missing_files.h"
 #include "report/json_node.h"
 #include "report/json_nodes.h"
 #include "report/json_signal.h"
@@ -378,6 +379,7 @@ RankSnapshot read_rank(const Node& node, PartReader& parts) {
   });
   node.optional("flight_recorder", [&](const Node& n) { rank.flight_record = read_flight_record(n); });
   read_environment(node, rank);
+  read_missing_files(node, rank);
   return rank;
 }
 

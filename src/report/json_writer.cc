@@ -8,6 +8,7 @@
 #include "report/json_flight_record.h"
 #include "report/json_frame.h"
 #include "report/json_gpu.h"
+#include "report/json_missing_files.h"
 #include "report/json_nodes.h"
 #include "report/json_signal.h"
 #include "report/json_text.h"
@@ -135,6 +136,7 @@ class Writer {
       write_gpus(json_, rank.gpus, [this](FrameId id) -> const std::string& { return frame_text(id); });
     if (rank.flight_record) write_flight_record(json_, *rank.flight_record);
     write_environment(json_, rank);
+    write_missing_files(json_, rank);
     json_.close();
   }
 

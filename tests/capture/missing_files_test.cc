@@ -61,6 +61,9 @@ TEST_CASE("the missing files that most frames are in come first, and a dozen of 
         "/x/lib08.so (build-id ab), /x/lib09.so (build-id ab) and 18 more files");
   CHECK(problem.hint == "give them with --sysroot or --search, or open the core on the machine where it was taken");
   CHECK(job.ranks[0].problems[0].message == "partial");
+  REQUIRE(job.ranks[0].missing_files.size() == 30);
+  CHECK(job.ranks[0].missing_files[0] == MissingFile{.path = "/x/lib29.so", .build_id = "ab", .frames = 2});
+  CHECK(job.ranks[0].missing_files[29] == MissingFile{.path = "/x/lib28.so", .build_id = "ab"});
 }
 
 TEST_CASE("missing files are named with the packages that have them") {
@@ -91,4 +94,9 @@ TEST_CASE("missing files are named with the packages that have them") {
   REQUIRE(problem.hint);
   CHECK(problem.hint->ends_with(
       "; they are of the packages torch 2.11.0+cu130, libfixture1:amd64, libstdcxx-14.2.0-h8f9b012_2"));
+  CHECK(job.ranks[0].missing_files ==
+        std::vector<MissingFile>{{torch, "cd", "torch 2.11.0+cu130", PackageFrom::kWheel, 1},
+                                 {"/opt/env/lib/libnone.so", "", "", PackageFrom::kUnknown, 0},
+                                 {"/usr/lib/libfixture.so", "", "libfixture1:amd64", PackageFrom::kDpkg, 0},
+                                 {standard, "", "libstdcxx-14.2.0-h8f9b012_2", PackageFrom::kConda, 0}});
 }

@@ -86,6 +86,8 @@ Planted planted_job() {
   for (RankSnapshot* rank : {&a, &b}) {
     rank->modules = {{"NCCL " + plant("ghp_"), "/home/alice/" + plant("hf_") + "/libnccl.so.2", "aa" + plant("npm_"),
                       "2." + plant("glpat-"), VersionFrom::kText, "13." + plant("ghs_")}};
+    rank->missing_files = {{"/home/alice/" + plant("hf_") + "/libgone.so", "ab" + plant("npm_"),
+                            "torch 2." + plant("glpat-"), PackageFrom::kWheel, 1}};
     ProcessEnvironment& environment = rank->environment.emplace();
     environment.kernel = "6.8.0-" + plant("ghu_");
     environment.distribution = "Linux of node-a7 " + plant("gho_");

@@ -120,6 +120,10 @@ LiteralJob everything() {
 
   core.modules = {{"NCCL", "/v/libnccl.so.2", "aa11", "2.28.9", VersionFrom::kText, "13.0"},
                   {"gloo", "/v/lib\x1b.so", "", "", VersionFrom::kUnknown, ""}};
+  core.missing_files = {{"/v/lib\x1b.so", "ab12", "torch \"2.11.0\"", PackageFrom::kWheel, 7},
+                        {"/usr/lib/libc.so.6", "", "libc6:amd64", PackageFrom::kDpkg, 1},
+                        {"/c/lib.so", "", "libstdcxx-14.2.0-h8f9b012_2", PackageFrom::kConda, 0},
+                        {"/none.so", "", "", PackageFrom::kUnknown, 0}};
   ProcessEnvironment& environment = core.environment.emplace();
   environment.kernel = "6.1.76";
   environment.distribution = "Debian \"12\"";
@@ -265,6 +269,12 @@ TEST_CASE("the documented fields (docs/json.md)") {
     "memory_nodes": "0-1", "clock": {"synchronized": true, "offset_us": -12, "max_error_us": 1500}})"));
   CHECK(json["ranks"][2]["environment"] == Json::parse(R"({"variables": null})"));
   CHECK_FALSE(json["ranks"][0].contains("modules"));
+  CHECK(json["ranks"][1]["missing_files"] == Json::parse(R"([
+    {"path": "/v/lib\u001b.so", "build_id": "ab12", "package": "torch \"2.11.0\"", "package_from": "wheel", "frames": 7},
+    {"path": "/usr/lib/libc.so.6", "build_id": null, "package": "libc6:amd64", "package_from": "dpkg", "frames": 1},
+    {"path": "/c/lib.so", "build_id": null, "package": "libstdcxx-14.2.0-h8f9b012_2", "package_from": "conda", "frames": 0},
+    {"path": "/none.so", "build_id": null, "package": null, "frames": 0}])"));
+  CHECK_FALSE(json["ranks"][0].contains("missing_files"));
   CHECK(json["differences"] == Json::array());
   CHECK(json["ranks"][1]["rank"] == nullptr);
   CHECK(json["ranks"][1]["coordinates"] == nullptr);

@@ -432,11 +432,16 @@ def case_interpreter_whose_file_is_gone(directory):
     text = " ".join(problem["message"] for problem in rank["problems"])
     check(status == 1 and rank["status"] == "partial" and program in text and program in text_of(err), "status %d, %r: %r; stderr %r" % (status, rank["status"], text, err))
     check(rank["python"] == {"version": None}, "python: %r" % rank["python"])
+    in_it = sum(frame["kind"] == "native" and frame["module"] == program for thread in rank["threads"] for frame in thread["frames"])
+    missing = [(file["path"], file["package"], file["frames"]) for file in rank["missing_files"]]
+    check(missing == [(program, None, in_it)] and rank["missing_files"][0]["build_id"] in text, "missing files: %r, %d frames in it; %s" % (rank["missing_files"], in_it, text))
+    check("missing_files" not in whole, "with its file: %r" % whole.get("missing_files"))
     check(json_report("core", core, "--exe", os.path.join(directory, "elsewhere"))["ranks"][0]["status"] == "complete", "with --exe")
     saved = os.path.join(directory, "saved.json")
     with open(saved, "wb") as file:
         file.write(out)
-    check(json_report("report", saved, expect=1)["ranks"][0]["python"] == {"version": None}, "shown again")
+    again = json_report("report", saved, expect=1)["ranks"][0]
+    check(again["python"] == {"version": None} and again["missing_files"] == rank["missing_files"], "shown again")
 
 
 def case_signals_of_a_gcore(directory):

@@ -122,6 +122,8 @@ KERNEL = {"grid_id": number, "function": or_null(text), "grid": anything, "block
           "frames": list_of(anything)}
 GPU_FRAME = {"function": or_null(text), "module": one_of(None), "file": or_null(text), "line": or_null(number), "address": hexadecimal, "offset": or_null(hexadecimal), "inlined": one_of(False)}
 GPU_CLUSTER = {"state": one_of("exception", "kernel", "idle", "unknown", "collective"), "ranks": list_of(rank_name)}
+MISSING_FILE = {"path": text, "build_id": or_null(text), "package": or_null(text), "frames": number}
+PACKAGE_FROM = ("dpkg", "wheel", "conda")
 MODULE = {"name": text, "path": text, "build_id": or_null(lambda value: re.fullmatch("[0-9a-f]+", value) is not None), "version": or_null(text)}
 VERSION_FROM = ("file-name", "metadata", "text", "memory")
 ENVIRONMENT = {"kernel": text, "distribution": text, "container": text, "gpu_driver": text, "cpus": text, "cpu_nodes": text, "memory_nodes": text, "limits": anything,
@@ -327,6 +329,19 @@ class Checker:
         if "gpus" in rank:
             check_gpus(self, rank["gpus"], where)
         check_environment(self, rank, where)
+        check_missing_files(self, rank, where)
+
+
+def check_missing_files(checker, rank, where):
+    files = rank.get("missing_files", [])
+    said = any(problem.get("code") == "file-missing" for problem in rank["problems"])
+    if "missing_files" in rank and (not files or rank["source"] != "core" or not said):
+        checker.errors.append("%s has missing files: %.80r" % (where, files))
+    for file in files:
+        if checker.object(file, MISSING_FILE, where + ".missing_files") and file.get("package_from") not in ((None,) if file["package"] is None else PACKAGE_FROM):
+            checker.errors.append("%s.missing_files: where the package is from: %.80r" % (where, file))
+    if [file["frames"] for file in files] != sorted((file["frames"] for file in files), reverse=True):
+        checker.errors.append("%s.missing_files: those that most frames are in do not come first" % where)
 
 
 def check_environment(checker, rank, where):
