@@ -468,6 +468,9 @@ class ThreadBuilder {
         variables.frame = thread.frames.size();
         thread.variables.push_back(std::move(variables));
       }
+      if (const auto locals = rank_.python->locals.find(frame.address);
+          frame.is_python && locals != rank_.python->locals.end())
+        thread.locals.push_back({thread.frames.size(), locals->second});
       if (frame.is_python) python_frames.emplace_back(frame.address, thread.frames.size());
       if (frame.is_python) thread.frames.push_back(intern_python(*rank_.python, frame, table_));
       else append_unwound(stack, frame.native, thread);

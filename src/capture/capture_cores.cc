@@ -60,7 +60,8 @@ Variables variables_of(const target::CoreTarget& core) {
 // What is asked of each core.
 struct Wanted {
   Deadline::Clock::duration timeout;
-  bool records = false;  // a small core is to be made of it
+  bool records = false;    // a small core is to be made of it
+  std::size_t locals = 0;  // CaptureOptions::locals
 };
 
 // What a capture says in addition to its memory.
@@ -121,8 +122,8 @@ void state_what_is_missing(RankSnapshot& snapshot, const target::CoreTarget& cor
 
 // What the process did, from its memory.
 void read_memory(RankStacks& rank, const std::vector<python::RuntimeCandidate>& interpreters,
-                 flight_recorder::RecorderSymbols& recorders, const Deadline& deadline) {
-  read_python(rank, interpreters, deadline);
+                 flight_recorder::RecorderSymbols& recorders, std::size_t locals, const Deadline& deadline) {
+  read_python(rank, interpreters, locals, deadline);
   read_syscalls(rank);
   rank.cxx = target::find_cxx_runtime(rank.target->modules());
   read_exceptions(rank);
@@ -184,7 +185,7 @@ void read_process_core(ReadCore& into, const std::string& path, const target::Co
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
   const Variables variables = variables_of(core);
   rank.target = std::move(*opened);
-  read_memory(rank, interpreters, files.recorders, deadline);
+  read_memory(rank, interpreters, files.recorders, wanted.locals, deadline);
   add_environment_of_core(rank, variables);
   if (snapshot.rank) into.dumps = {dump_paths(variables, *snapshot.rank), core_options.memory ? "" : path, core.user()};
   rank.time_left = deadline.left();
@@ -271,7 +272,8 @@ MissingFiles missing_of(std::vector<ReadCore>& cores, const std::vector<std::str
 JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
                           const CaptureOptions& options, NotedReports* noted) {
   const auto started = std::chrono::steady_clock::now();
-  std::vector<ReadCore> cores = read_cores(paths, core_options, {options.timeout, options.kept != nullptr});
+  std::vector<ReadCore> cores =
+      read_cores(paths, core_options, {options.timeout, options.kept != nullptr, options.locals});
   std::vector<RankStacks> ranks;
   std::vector<std::optional<OpenedGpuCore>> gpu_cores;
   std::map<std::string, const ReadCore*> core_at;  // those whose time is known

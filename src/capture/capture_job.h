@@ -36,6 +36,8 @@ struct CaptureOptions {
   std::chrono::steady_clock::duration silence = std::chrono::steady_clock::duration::max();
   // --memory: for the whole tool. What does not fit is left out, the report says so, and the ranks are partial.
   std::size_t memory = kDefaultMemory;
+  // `dump --locals`: the longest repr of a local variable of Python's, in characters; 0: they are not read.
+  std::size_t locals = 0;
   std::vector<std::string> flight_recorder;  // --flight-recorder: dumps, or directories of dumps
   // `rankstacks capture`: receives what the small cores of the processes hold; nullptr: none are made.
   std::shared_ptr<small_core::KeptJobs> kept;

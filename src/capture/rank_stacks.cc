@@ -73,10 +73,10 @@ bool lacks_files(const target::Target& target, const unwind::UnwoundStack& stack
 
 }  // namespace
 
-void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, const Deadline& deadline,
-                 const char* limit) {
+void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, std::size_t locals,
+                 const Deadline& deadline, const char* limit) {
   const target::LimitedTarget target(*rank.target, deadline);
-  auto state = python::read_python_state(target, candidates);
+  auto state = python::read_python_state(target, candidates, locals);
   if (target.gave_up()) give_up(rank.snapshot, "reading Python's state", limit);
   if (!state) {
     if (candidates.empty() && state.error().code == ErrorCode::kNotFound) return;  // it is not a Python process

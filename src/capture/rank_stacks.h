@@ -64,8 +64,8 @@ struct RankStacks {
 };
 
 // Reads the Python state, if the process is an interpreter. Problems are added to the snapshot. If the deadline passes,
-// the rank is partial, and the problem says which limit that was: `limit`.
-void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates,
+// the rank is partial, and the problem says which limit that was: `limit`. `locals`: CaptureOptions::locals.
+void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, std::size_t locals,
                  const Deadline& deadline = Deadline::never(), const char* limit = kTimeoutOption);
 
 void read_syscalls(RankStacks& rank);

@@ -14,8 +14,8 @@ namespace rankstacks::capture {
 namespace {
 
 // What is read of a process while it does not run. This may be done several times: the last one counts.
-void walk(RankStacks& rank, const target::LiveTarget& target,
-          const std::vector<python::RuntimeCandidate>& interpreters) {
+void walk(RankStacks& rank, const target::LiveTarget& target, const std::vector<python::RuntimeCandidate>& interpreters,
+          std::size_t locals) {
   rank.snapshot.problems = *rank.problems_before;
   rank.snapshot.status = Status::kComplete;
   rank.snapshot.python_version.reset();
@@ -24,8 +24,8 @@ void walk(RankStacks& rank, const target::LiveTarget& target,
   read_exceptions(rank);
   read_abort_message(rank);
   const auto until = target.stopped_until();
-  if (until) read_python(rank, interpreters, *until, "2 s of reading");
-  else read_python(rank, interpreters, Deadline::after(rank.time_left));
+  if (until) read_python(rank, interpreters, locals, *until, "2 s of reading");
+  else read_python(rank, interpreters, locals, Deadline::after(rank.time_left));
   if (!rank.recording) return;
   read_recorders(rank);
   target.begin_lasting();
@@ -68,7 +68,8 @@ void ProcessReader::read_one(LiveRanks& live, std::size_t i, const target::CopyL
   if (const auto needed = needed_.find(target.pid()); needed != needed_.end())
     choice.needed.assign(needed->second.begin(), needed->second.end());
   if (!rank.problems_before) rank.problems_before = rank.snapshot.problems;
-  const auto captured = target.capture([&] { walk(rank, target, *live.interpreters[i]); }, limits, choice);
+  const auto captured =
+      target.capture([&] { walk(rank, target, *live.interpreters[i], options_.locals); }, limits, choice);
   if (!captured) {
     note_how(rank.snapshot, target);
     fail_rank(rank, captured.error());

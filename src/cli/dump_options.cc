@@ -34,7 +34,7 @@ void DumpCommand::add_to(CLI::App& command) {
   command_->add_flag("--full-filenames", options_.full_filenames,
                      "the whole paths of Python files, not only the part below the outermost package");
   command_->add_flag("-l,--locals", options_.locals,
-                     "also variables of the frames: those that the tool reads, loop counters and the like");
+                     "also the arguments and local variables of Python frames; given twice: longer values");
   command_->add_flag("-j,--json", options_.json, "py-spy's JSON instead of text");
   command_->add_flag("-s,--subprocesses", options_.subprocesses, "also the processes that this one has started");
   command_->add_flag("-n,--native", options_.native, "also native frames");

@@ -60,6 +60,12 @@ Look look_now(const Options& options) {
   return without_secrets(sampled ? std::move(*sampled) : JobSnapshot());
 }
 
+// The longest repr of a local variable: py-spy's 128 characters for each --locals.
+std::size_t longest_local(const Options& options) {
+  constexpr std::size_t kOfOne = 128, kMax = 1024;
+  return std::min(kOfOne * static_cast<std::size_t>(std::max(options.dump.locals, 0)), kMax);
+}
+
 // The descendants of a process, parents first.
 std::vector<std::pair<Pid, Pid>> descendants_of(Pid pid) {
   const capture::ProcessTable table = capture::ProcessTable::scan();
@@ -129,7 +135,7 @@ std::map<std::string, std::string> short_names(std::vector<std::string> files, P
 
 report::PySpyForm form_of(const Options& options, const JobSnapshot& job, const RankSnapshot& rank,
                           Clock::duration limit) {
-  report::PySpyForm form{.native = options.dump.native, .locals = options.dump.locals > 0};
+  report::PySpyForm form{.native = options.dump.native, .locals = longest_local(options)};
   if (options.dump.full_filenames) return form;
   const Pid pid = rank.source == Source::kLive ? rank.pid : 0;
   auto names = std::make_shared<std::map<std::string, std::string>>(short_names(files_of(job, rank, form), pid, limit));
@@ -211,12 +217,14 @@ Result<Look> look_at_job(const Options& options, TimeLimit& limit, std::ostream&
   return look;
 }
 
-// Processes that no rank of the job has as a child, such as a launcher, are looked at by themselves.
+// Processes that no rank of the job has as a child, such as a launcher, are looked at by themselves; and those whose
+// local variables are shown, which no report has.
 Look look_alone(const Options& options, std::vector<Pid> pids, const Deadline& deadline) {
   Options bounded = in_time(options, deadline);
   bounded.live.pids = std::move(pids);
   bounded.live.alone = true;
   bounded.live.samples = 1;
+  bounded.capture.locals = longest_local(options);
   return look_now(bounded);
 }
 
@@ -266,16 +274,20 @@ int dump_process(const Options& options, TimeLimit& limit, std::ostream& out, st
   }
   std::vector<Pid> others;
   for (const auto& [pid, parent] : wanted)
-    if (rank_with(look->job, pid) == nullptr) others.push_back(pid);
+    if (options.dump.locals > 0 || rank_with(look->job, pid) == nullptr) others.push_back(pid);
   const Look alone = others.empty() ? Look() : look_alone(options, others, limit.deadline());
   report_problems(look->job, err);
   if (!others.empty()) report_problems(alone.job, err);
   std::vector<Shown> shown;
   int status = 2;
   for (const auto& [pid, parent] : wanted) {
-    const RankSnapshot* rank = rank_with(look->job, pid);
-    const JobSnapshot* job = rank != nullptr ? &look->job : &alone.job;
-    if (rank == nullptr) rank = rank_with(alone.job, pid);
+    const RankSnapshot* rank = rank_with(alone.job, pid);
+    const JobSnapshot* job = &alone.job;
+    if (const RankSnapshot* of_job = rank_with(look->job, pid);
+        of_job != nullptr && (rank == nullptr || rank->status == Status::kFailed)) {
+      rank = of_job;
+      job = &look->job;
+    }
     const int of_rank = rank == nullptr ? 2 : status_of(*rank);
     if (parent == 0) status = of_rank;
     if (status == 2) return 2;  // not even the process that was asked for
@@ -289,7 +301,9 @@ int dump_process(const Options& options, TimeLimit& limit, std::ostream& out, st
 }
 
 int dump_core(const Options& options, TimeLimit& limit, std::ostream& out, std::ostream& err) {
-  const Look look = without_secrets(capture::capture_cores({options.dump.core}, options.core, options.capture));
+  capture::CaptureOptions capture = options.capture;
+  capture.locals = longest_local(options);
+  const Look look = without_secrets(capture::capture_cores({options.dump.core}, options.core, capture));
   std::vector<Shown> shown;
   for (const RankSnapshot& rank : look.job.ranks)
     if (rank.status != Status::kFailed) shown.push_back({&look.job, &rank, 0});

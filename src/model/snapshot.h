@@ -32,6 +32,7 @@
 #include "model/missing_file.h"
 #include "model/node.h"
 #include "model/problem.h"
+#include "model/python_value.h"
 
 namespace rankstacks {
 inline namespace model {
@@ -307,6 +308,7 @@ struct ThreadSnapshot {
   Boxed<KernelPlace> kernel_place;       // state D only
   SharedList<FrameId> frames;            // innermost first
   SharedList<FrameVariables> variables;  // ascending by frame
+  SharedList<FrameLocals> locals;        // ascending by frame; of `dump --locals` alone: no report has them
   Boxed<Motion> motion;                  // live or from dumps, more than one sample
 };
 

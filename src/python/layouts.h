@@ -166,6 +166,14 @@ struct Layout {
   // Offset at which an object's own fields begin: the type is the last member of PyObject, also in free-threaded
   // builds.
   Offset object_head() const { return object_type + sizeof(Address); }
+
+  // co_argcount, an int. Include/code.h, Include/cpython/code.h: up to 3.10 it is the first field of a code object;
+  // from 3.11 on co_posonlyargcount and co_kwonlyargcount are between it and co_stacksize.
+  Offset code_argument_count() const {
+    constexpr int kFirstBeforeStackSize = 11;
+    constexpr Offset kBeforeStackSize = 3 * sizeof(std::int32_t);
+    return minor < kFirstBeforeStackSize ? object_head() : code_stack_size - kBeforeStackSize;
+  }
 };
 
 // The measured layout of a version. std::nullopt if the version is unknown, or is a pre-release before the first

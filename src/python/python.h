@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "model/snapshot.h"
@@ -134,6 +135,8 @@ struct State {
   std::vector<Code> codes;
   // Of the frames that have variables of interest (variables.h); their member `frame` is not set here.
   std::vector<FrameVariables> variables;
+  // By RawFrame::address; only if they were asked for (locals.h).
+  std::unordered_map<Address, std::vector<LocalVariable>> locals = {};
   // Memory of the GIL structures: a futex wait on an address in one of these ranges waits for the GIL.
   std::vector<Range> gil_ranges;
   std::vector<Problem> problems;  // rejected candidates, unreadable parts
@@ -145,7 +148,9 @@ struct State {
 // the message says why for each (kNotFound: none of them is running; any other code: one is running but could not be
 // read). Without candidates it searches memory (3.13+), in modules whose files are not available; kNotFound then means
 // that this process has no Python.
-Result<State> read_python_state(const target::Target& target, std::span<const RuntimeCandidate> candidates);
+// `locals`: the longest repr of each local variable, in characters; 0: they are not read.
+Result<State> read_python_state(const target::Target& target, std::span<const RuntimeCandidate> candidates,
+                                std::size_t locals = 0);
 
 // The line of `frame`; std::nullopt where CPython itself gives None.
 std::optional<int> line_of(const State& state, const RawFrame& frame);

@@ -10,6 +10,7 @@
 #include "python/gil.h"
 #include "python/handled.h"
 #include "python/layouts.h"
+#include "python/locals.h"
 #include "python/locks.h"
 #include "python/objects.h"
 #include "python/other_readers.h"
@@ -206,7 +207,8 @@ void report_missing(const CodeReader& codes, State& state) {
 
 }  // namespace
 
-Result<State> read_python_state(const target::Target& target, std::span<const RuntimeCandidate> candidates) {
+Result<State> read_python_state(const target::Target& target, std::span<const RuntimeCandidate> candidates,
+                                std::size_t locals) {
   std::vector<Problem> problems;
   const auto runtime = find_running(target, candidates, problems);
   if (!runtime) return tl::unexpected(runtime.error());
@@ -249,6 +251,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   read_locks(target, layout, threads.ends, codes, state);
   read_thread_names(target, *runtime, state);
   state.faulthandler = read_faulthandler(target, layout, runtime->candidate, threads.interpreters);
+  if (locals > 0) read_locals(target, layout, locals, codes, state);
   if (target.is_recorded()) read_for_other_readers(target, *runtime, codes);
   state.codes = std::move(codes.codes());
   return state;

@@ -246,20 +246,43 @@ std::optional<std::vector<DictEntry>> ObjectReader::dict(Address object, std::si
 
 std::optional<std::vector<DictEntry>> ObjectReader::entries(Address keys, Address values, std::size_t limit) {
   const auto parts = keys_parts(keys, limit);
-  if (!parts) return std::nullopt;
-  const std::size_t width = parts->entry_words;
-  std::vector<Address> words(static_cast<std::size_t>(parts->count) * width),
-      apart(values == 0 ? 0 : words.size() / width);
-  const std::array<Range, 2> ranges = {range_of(parts->entries, words.size() * sizeof(Address)),
-                                       range_of(values, apart.size() * sizeof(Address))};
-  target_.prefetch(ranges);
-  if (!target_.read_exact(parts->entries, std::as_writable_bytes(std::span(words)))) return std::nullopt;
-  if (values != 0 && !target_.read_exact(values, std::as_writable_bytes(std::span(apart)))) return std::nullopt;
   std::vector<DictEntry> entries;
+  if (!parts || !add_entries(*parts, values, 0, static_cast<std::size_t>(parts->count), entries)) return std::nullopt;
+  return entries;
+}
+
+bool ObjectReader::add_entries(const DictParts& parts, Address values, std::size_t first, std::size_t count,
+                               std::vector<DictEntry>& entries) {
+  const std::size_t width = parts.entry_words;
+  const Address from = parts.entries + first * width * sizeof(Address),
+                values_from = values == 0 ? 0 : values + first * sizeof(Address);
+  std::vector<Address> words(count * width), apart(values == 0 ? 0 : count);
+  const std::array<Range, 2> ranges = {range_of(from, words.size() * sizeof(Address)),
+                                       range_of(values_from, apart.size() * sizeof(Address))};
+  target_.prefetch(ranges);
+  if (!target_.read_exact(from, std::as_writable_bytes(std::span(words)))) return false;
+  if (values != 0 && !target_.read_exact(values_from, std::as_writable_bytes(std::span(apart)))) return false;
   for (std::size_t i = 0; i < words.size(); i += width) {
     const DictEntry entry{words[i + width - 2], values == 0 ? words[i + width - 1] : apart[i / width]};
     if (entry.key != 0 && entry.value != 0) entries.push_back(entry);  // else: deleted
   }
+  return true;
+}
+
+std::optional<std::vector<DictEntry>> ObjectReader::first_entries(Address object, std::size_t most) {
+  constexpr std::size_t kMaxScanned = 65'536;  // with those that are deleted
+  constexpr std::size_t kAtOnce = 64;
+  if (kind(object) != ObjectKind::kDict) return std::nullopt;
+  const auto keys = target_.read_value<Address>(object + layout_.dict_keys),
+             values = target_.read_value<Address>(object + layout_.dict_values);
+  const auto parts = keys ? keys_parts(*keys, ~std::size_t{0}) : std::nullopt;
+  if (!parts || !values) return std::nullopt;
+  const Address apart = *values == 0 || layout_.values_first == kAbsent ? *values : *values + layout_.values_first;
+  const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(parts->count, kMaxScanned));
+  std::vector<DictEntry> entries;
+  for (std::size_t at = 0; at < count && entries.size() < most; at += kAtOnce)
+    if (!add_entries(*parts, apart, at, std::min(kAtOnce, count - at), entries)) return std::nullopt;
+  if (entries.size() > most) entries.resize(most);
   return entries;
 }
 

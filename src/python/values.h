@@ -74,6 +74,9 @@ class ObjectReader {
   // The same for a keys object alone. `values` is the address of the values, in the order of the keys, if they are
   // stored separately (instances that share their keys); 0 if they are in the keys object.
   std::optional<std::vector<DictEntry>> entries(Address keys, Address values, std::size_t limit);
+  // The first of them, at most `most`, of a dict of any size, wherever its values are stored. std::nullopt if it is not
+  // a dict, or cannot be read.
+  std::optional<std::vector<DictEntry>> first_entries(Address object, std::size_t most);
   // Looks up the entry with this hash whose key satisfies `is_key`, in a dict of at most `limit` entries, the way
   // CPython looks it up.
   std::optional<DictEntry> lookup(Address object, std::uint64_t hash, std::size_t limit,
@@ -89,6 +92,9 @@ class ObjectReader {
   };
   std::optional<DictParts> keys_parts(Address keys, std::size_t limit);
   std::optional<DictParts> dict_parts(Address object, std::size_t limit);
+  // Adds those of `count` entries from `first` on that are not deleted. False: they cannot be read.
+  bool add_entries(const DictParts& parts, Address values, std::size_t first, std::size_t count,
+                   std::vector<DictEntry>& entries);
   ObjectKind classify(Address type) const;
 
   const target::Target& target_;

@@ -15,6 +15,8 @@
 #include "model/process_key.h"
 #include "model/rank_set.h"
 #include "redact/field_redaction.h"
+#include "redact/local_secrets.h"
+#include "redact/secret_values.h"
 
 namespace rankstacks::redact {
 namespace {
@@ -99,6 +101,7 @@ class Walk {
   }
 
   void of_rank(RankSnapshot& rank) {
+    of_locals(rank);
     each(&FieldRedaction::path, rank.path);
     each(&FieldRedaction::name, rank.dumped_by);
     each(&FieldRedaction::path, rank.executable);
@@ -134,6 +137,16 @@ class Walk {
       fields_.version(file.package);
       if (!is_build_id(file.build_id)) fields_.name(file.build_id);
     }
+  }
+
+  // Before the rank's command and environment, whose secrets are known as long as they are there.
+  void of_locals(RankSnapshot& rank) {
+    if (std::all_of(rank.threads.begin(), rank.threads.end(),
+                    [](const ThreadSnapshot& thread) { return thread.locals.empty(); }))
+      return;
+    std::map<std::string, std::string> variables;
+    if (rank.environment) variables.insert(rank.environment->variables.begin(), rank.environment->variables.end());
+    LocalSecrets(fields_, secret_values(variables, rank.command)).take_out(rank.threads);
   }
 
   void of_environment(ProcessEnvironment& environment) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,7 +22,7 @@ struct PySpyFrame {
   std::optional<std::string> module;  // native: the library
   int line = 0;                       // 0: not known
   bool is_entry = false, is_shim_entry = false;
-  const FrameVariables* variables = nullptr;
+  const std::vector<LocalVariable>* locals = nullptr;
 };
 
 bool has_python(const RankSnapshot& rank) { return rank.python_version && !rank.python_version->empty(); }
@@ -96,6 +97,7 @@ std::vector<PySpyFrame> frames_of(const JobSnapshot& job, const RankSnapshot& ra
   constexpr int kFirstWithRuns = 311, kFirstWithShims = 312;
   const int version = version_of(rank);
   std::vector<PySpyFrame> frames;
+  auto locals = thread.locals.begin();
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind != FrameKind::kPython) {
@@ -109,9 +111,8 @@ std::vector<PySpyFrame> frames_of(const JobSnapshot& job, const RankSnapshot& ra
     const bool outermost = is_outermost_of_call(job, thread, i);
     shown.is_entry = version < kFirstWithRuns || (version < kFirstWithShims && outermost);
     shown.is_shim_entry = version >= kFirstWithShims && outermost;
-    const auto variables = std::find_if(thread.variables.begin(), thread.variables.end(),
-                                        [&](const FrameVariables& of) { return of.frame == i; });
-    if (variables != thread.variables.end()) shown.variables = &*variables;
+    while (locals != thread.locals.end() && locals->frame < i) ++locals;
+    if (form.locals > 0 && locals != thread.locals.end() && locals->frame == i) shown.locals = &locals->variables;
     frames.push_back(std::move(shown));
   }
   // py-spy marks the end of the chain of frames in every version.
@@ -143,6 +144,21 @@ std::optional<std::string> name_of(const RankSnapshot& rank, const ThreadSnapsho
   return has_python(rank) || thread.name.empty() ? std::nullopt : std::optional(thread.name);
 }
 
+std::string shown_value(const LocalVariable& variable, const PySpyForm& form) {
+  return repr_of(variable.value, static_cast<std::ptrdiff_t>(form.locals));
+}
+
+void append_locals(std::string& text, const std::vector<LocalVariable>& variables, const PySpyForm& form) {
+  for (const bool arguments : {true, false}) {
+    bool is_first = true;
+    for (const LocalVariable& variable : variables) {
+      if (variable.is_argument != arguments) continue;
+      if (std::exchange(is_first, false)) text += fmt::format("        {}:\n", arguments ? "Arguments" : "Locals");
+      text += fmt::format("            {}: {}\n", sanitize(variable.name), sanitize(shown_value(variable, form)));
+    }
+  }
+}
+
 void append_thread(std::string& text, const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread,
                    const PySpyForm& form) {
   const std::vector<PySpyFrame> frames = frames_of(job, rank, thread, form);
@@ -154,10 +170,7 @@ void append_thread(std::string& text, const JobSnapshot& job, const RankSnapshot
   for (const PySpyFrame& frame : frames) {
     text += fmt::format("    {} ({}", sanitize(frame.name), sanitize(shown_file(frame.file, form)));
     text += frame.line != 0 ? fmt::format(":{})\n", frame.line) : std::string(")\n");
-    if (!form.locals || frame.variables == nullptr || frame.variables->numbers.empty()) continue;
-    text += "        Locals:\n";
-    for (const auto& [name, value] : frame.variables->numbers)
-      text += fmt::format("            {}: {}\n", sanitize(name), value);
+    if (frame.locals != nullptr) append_locals(text, *frame.locals, form);
   }
 }
 
@@ -167,11 +180,14 @@ Json json_of(const PySpyFrame& frame, const PySpyForm& form) {
   json["short_filename"] = shown_file(frame.file, form);
   json["line"] = frame.line;
   json["locals"] = nullptr;
-  if (form.locals && !frame.module) {
+  if (form.locals > 0 && !frame.module) {
     json["locals"] = Json::array();
-    if (frame.variables != nullptr)
-      for (const auto& [name, value] : frame.variables->numbers)
-        json["locals"].push_back({{"name", name}, {"addr", 0}, {"arg", false}, {"repr", std::to_string(value)}});
+    if (frame.locals != nullptr)
+      for (const LocalVariable& variable : *frame.locals)
+        json["locals"].push_back({{"name", variable.name},
+                                  {"addr", variable.address},
+                                  {"arg", variable.is_argument},
+                                  {"repr", shown_value(variable, form)}});
   }
   json["is_entry"] = frame.is_entry;
   json["is_shim_entry"] = frame.is_shim_entry;

@@ -18,8 +18,8 @@
 namespace rankstacks::report {
 
 struct PySpyForm {
-  bool native = false;  // native frames as well
-  bool locals = false;  // the variables that the snapshot has: loop counters and the like
+  bool native = false;     // native frames as well
+  std::size_t locals = 0;  // the longest repr of a local variable, in characters; 0: none is shown
   // What the text, and short_filename, show instead of a file's path. Empty: the path itself.
   std::function<std::string(const std::string&)> short_name = {};
 };

@@ -54,7 +54,7 @@ TEST_CASE("that Python's state was not read before the deadline is reported") {
                                            .runtime = 0x1000,
                                            .version = python::Version{3, 11, 2, ""},
                                            .how = "symbol _PyRuntime"};
-  read_python(rank, std::span(&candidate, 1), Deadline::after(0s));
+  read_python(rank, std::span(&candidate, 1), 0, Deadline::after(0s));
   CHECK(rank.snapshot.status == Status::kPartial);
   REQUIRE_FALSE(rank.snapshot.problems.empty());
   CHECK(rank.snapshot.problems[0].message ==

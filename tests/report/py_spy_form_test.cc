@@ -34,10 +34,11 @@ struct Example {
     main.gil = Gil::kHolds;
     main.python_thread = PythonThread{0x7f00, "MainThread"};
     for (Frame& frame : frames()) main.frames.push_back(job.frames.intern(frame));
-    FrameVariables variables;
-    variables.frame = 3;
-    variables.numbers = {{"step", 4}};
-    main.variables.push_back(variables);
+    const PythonValue four{.kind = PythonValue::Kind::kWord, .text = "4", .items = {}};
+    const PythonValue text{.kind = PythonValue::Kind::kString, .text = "it's\n", .items = {}};
+    main.locals.push_back({.frame = 3,
+                           .variables = {{.name = "self", .address = 16, .is_argument = true, .value = text},
+                                         {.name = "step", .address = 32, .is_argument = false, .value = four}}});
     ThreadSnapshot other;
     other.tid = 8;
     other.name = "nccl";
@@ -62,11 +63,13 @@ TEST_CASE("the text is py-spy's") {
         "Process 7: python3 train.py\nPython v3.12.1 (/usr/bin/python3)\n\n"
         "Thread 7 (active+gil): \"MainThread\"\n    A.inner (train.py:3)\n    A.step (train.py:5)\n    <module> "
         "(train.py)\n");
-  CHECK(py_spy_text(example.job, example.rank(), {.native = true, .locals = true}) ==
-        "Process 7: python3 train.py\nPython v3.12.1 (/usr/bin/python3)\n\n"
-        "Thread 7 (active+gil): \"MainThread\"\n    read (/lib/libc.so.6)\n    A.inner (/x/pkg/train.py:3)\n"
-        "    call (/src/call.c:9)\n    A.step (/x/pkg/train.py:5)\n        Locals:\n            step: 4\n"
-        "    <module> (/x/pkg/train.py)\n    0xab (/lib/libc.so.6)\n");
+  CHECK(
+      py_spy_text(example.job, example.rank(), {.native = true, .locals = 128}) ==
+      "Process 7: python3 train.py\nPython v3.12.1 (/usr/bin/python3)\n\n"
+      "Thread 7 (active+gil): \"MainThread\"\n    read (/lib/libc.so.6)\n    A.inner (/x/pkg/train.py:3)\n"
+      "    call (/src/call.c:9)\n    A.step (/x/pkg/train.py:5)\n        Arguments:\n            self: \"it\\\"s\\n\"\n"
+      "        Locals:\n            step: 4\n"
+      "    <module> (/x/pkg/train.py)\n    0xab (/lib/libc.so.6)\n");
 }
 
 TEST_CASE("a process without Python shows its threads' native frames under the kernel's names") {
@@ -108,14 +111,15 @@ TEST_CASE("the JSON has py-spy's members in its order, the marks of entry frames
 TEST_CASE("the newest thread is the first of the JSON, and native frames have their module") {
   Example example("3.11.2");
   example.job.ranks[0].threads[1].python_thread = PythonThread{0x7f01, std::nullopt};
-  const auto threads =
-      nlohmann::json::parse(py_spy_json(example.job, example.rank(), {.native = true, .locals = true}));
+  const auto threads = nlohmann::json::parse(py_spy_json(example.job, example.rank(), {.native = true, .locals = 128}));
   REQUIRE(threads.size() == 2);
   CHECK(threads[0]["os_thread_id"] == 8);
   CHECK(threads[0]["thread_name"].is_null());
   CHECK(threads[1]["frames"][0]["module"] == "/lib/libc.so.6");
   CHECK(threads[1]["frames"][0]["name"] == "read");
-  CHECK(threads[1]["frames"][3]["locals"][0]["repr"] == "4");
+  CHECK(threads[1]["frames"][3]["locals"] ==
+        nlohmann::json::parse(R"([{"name": "self", "addr": 16, "arg": true, "repr": "\"it\\\"s\\n\""},
+                                  {"name": "step", "addr": 32, "arg": false, "repr": "4"}])"));
   CHECK(threads[1]["frames"][1]["locals"].empty());
 }
 

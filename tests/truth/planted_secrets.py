@@ -323,6 +323,70 @@ def case_of_a_job_on_nodes(directory):
                              env=dict(os.environ, PATH=wrong + ":" + os.environ["PATH"]))
 
 
+# One thread for each kind, which holds it in every way in which a variable can. What is shown is about 100 characters
+# of each, so the text comes first, and once more after others.
+HOLDS = r"""
+import json, os, sys, threading
+class Held(dict):
+    pass
+def holds(text, name, value, ready):
+    words = text.split(" ")
+    listed, paired, nested = [text], ("x", text), {"a": [{"b": (text,)}]}
+    keyed, inside, quoted = {"text": text}, Held(text=[text]), json.dumps({"text": text})
+    again, double = {"text": json.dumps({"text": text})}, json.dumps(json.dumps([text]))
+    as_key, shown, lines = {text: 1}, repr([text]), "first\n" + text + "\nlast"
+    text_in_quotes = '"%s"' % text
+    password = value
+    setting = {name: value}
+    item = (name, value)
+    named = {"name": name, "value": value}
+    long_text = "x " * 30 + text
+    far_text = "x" * 5000 + " " + text
+    argument_list = ["run"] + words
+    secret = [value, {"user": value}]
+    plain = "of " + value
+    ready.set()
+    threading.Event().wait()
+for one in json.load(open(os.environ["PLAN"], encoding="utf-8")):
+    ready = threading.Event()
+    threading.Thread(target=holds, args=(one["text"], one["name"], one["value"], ready), daemon=True).start()
+    del one
+    ready.wait()
+print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
+for line in sys.stdin:
+    print("alive", flush=True)
+"""
+# As the text of a variable: a command with quotes within a dict.
+QUOTED = (('mysql -uroot -p"s3cret-of-mysql" db', "s3cret-of-mysql"), ("mysql -uroot -p's3cret-of-quotes' db", "s3cret-of-quotes"),
+          ('{"password": "s3cret-of-json"}', "s3cret-of-json"), ('curl -H "Authorization: Token s3cret-of-header" h', "s3cret-of-header"))
+
+
+def case_of_local_variables(directory):
+    """`dump --locals` shows values as Python quotes them, which is done after the secrets are taken out."""
+    plan = []
+    for kind in KINDS_OF_SECRETS:
+        name, equals, value = kind.text.partition("=")
+        is_named = equals and name.replace("_", "").isalnum()
+        plan.append({"text": kind.text, "name": name if is_named else "API_KEY", "value": value if is_named else kind.secret})
+    plan += [{"text": text, "name": "API_KEY", "value": secret} for text, secret in QUOTED]
+    planned, script = os.path.join(directory, "plan.json"), os.path.join(directory, "holds.py")
+    with open(planned, "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(HOLDS)
+    with Fixture(["/usr/bin/python3", script], env=dict(os.environ, PLAN=planned)) as program:
+        for options in (["--locals"], ["--locals", "--json"], ["-llllllll"], ["-llllllll", "--json"], ["-ll", "--subprocesses", "--native"]):
+            out = check_output("dump %s" % options, "dump", "--pid", program.pid, *options).decode("utf-8")
+            check(out.count("text_in_quotes") == len(plan), "%s: %d threads" % (options, out.count("text_in_quotes")))
+            check(out.count("<token>") > 10 * len(plan), "%s: %d are taken out" % (options, out.count("<token>")))
+            shown = [secret for _, secret in QUOTED if secret in out]
+            check(not shown, "%s: %r are shown: %s" % (options, shown, [line for line in out.splitlines() if any(secret in line for secret in shown)][:3]))
+        core = core_of(program, directory, "held")
+        for options in (["--locals"], ["-llllllll", "--json"]):
+            check_output("dump of a core %s" % options, "dump", "--core", core, *options, expect=(0, 1))
+        program.check_unharmed()
+
+
 DIES = r"""
 #include <assert.h>
 #include <stdexcept>

@@ -89,7 +89,7 @@ def case_the_json(directory):
 
 
 def case_the_same_as_py_spy(directory):
-    """All of the JSON but native frames and locals, and the text, of every CPython of this machine that py-spy knows."""
+    """All of the JSON but native frames, and the text, of every CPython of this machine that py-spy knows."""
     if not shutil.which("py-spy"):
         raise Skip("py-spy is not installed (PyPI: py-spy 0.4)")
     version = subprocess.run(["py-spy", "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
@@ -111,6 +111,65 @@ def case_the_same_as_py_spy(directory):
                 theirs = spied.stdout.decode()
                 check(out.split("\nrankstacks: ")[0] == theirs, "%s %r:\n%s\ninstead of\n%s" % (number, arguments, out, theirs))
                 compared += 1
+    if not compared:
+        raise Skip("py-spy reads no CPython of this machine")
+
+
+# Values of every kind that py-spy shows, and of those of which it tells the type alone.
+LOCALS = r"""import collections, json, os, sys
+class Point:
+    def step(self, x):
+        inner(x, 3, 4, 5, k="z", w=1)
+class Items(list): pass
+class Table(dict): pass
+def inner(a, b=2, *args, k="kw", **kw):
+    small = 5; negative = -7; big = 2 ** 70; two_digits = 2 ** 59 + 1; zero = 0; yes = True; no = False; none = None
+    half = 1.5; large = 1e300; nan = float("nan"); even = 100.0; inf = -float("inf"); tenth = 0.1; tiny = 1e-7; minus = -0.0; third = 1 / 3
+    text = "it's \"q\" \n x"; wide = "\xfc\u20ac\U0001f600"; empty = ""; long_text = "x" * 300; long_wide = "\u20ac" * 300
+    list_ = [1, 2, "x"]; tuple_ = (1,); no_tuple = (); no_list = []; dict_ = {"a": 1, 2: "b", None: [1]}; no_dict = {}; items = Items([1]); table = Table(a=1)
+    ordered = collections.OrderedDict([("a", 1), ("b", 2)]); pair = collections.namedtuple("Pair", "p q")(1, 2)
+    long_list = list(range(200)); long_dict = {i: i for i in range(200)}; strings = ["z" * 100] * 5; nested = {"a": [{"b": (1, 2, [3, {"c": "d"}])}]}
+    deleted = {i: i for i in range(20)}; [deleted.pop(i) for i in range(15)]
+    endless = []; endless.append(endless); endless_dict = {}; endless_dict["itself"] = endless_dict
+    point = Point(); attributes = point.__dict__; bytes_ = b"ab"; set_ = {1, 2}; function = inner; module = os; complex_ = 1j; error = ValueError("x")
+    unset = 1
+    del unset
+    print(json.dumps({"pid": os.getpid(), "ready": True}), flush=True)
+    sys.stdin.read()
+Point().step("arg")
+"""
+
+
+def case_locals_as_py_spy_has_them(directory):
+    if not shutil.which("py-spy"):
+        raise Skip("py-spy is not installed (PyPI: py-spy 0.4)")
+    path = os.path.join(directory, "program.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(LOCALS)
+    compared = 0
+    for number in ("3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13"):
+        python = interpreters.in_pyenv(number)
+        if python is None:
+            continue
+        with Fixture([python.path, path]) as program:
+            for arguments in (["--locals"], ["--locals", "--json"], ["-l", "-l"], ["-l", "-l", "-l", "--json"]):
+                spied = subprocess.run(["py-spy", "dump", "--pid", str(program.pid)] + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+                if spied.returncode != 0:
+                    print("py-spy does not read %s: %s" % (number, spied.stderr.decode().splitlines()[0]))
+                    break
+                out, _ = dump(directory, "--pid", str(program.pid), *arguments)
+                mine, theirs = out.split("\nrankstacks: ")[0], spied.stdout.decode()
+                if "--json" in arguments:
+                    mine, theirs = json.loads(mine), json.loads(theirs)
+                    if number == "3.6":  # py-spy knows no names of threads there
+                        for threads in (mine, theirs):
+                            for thread in threads:
+                                thread["thread_name"] = None
+                elif number == "3.6":
+                    mine, theirs = (re.sub('("MainThread"|: "MainThread")', "", text) for text in (mine, theirs))
+                check(mine == theirs, "%s %r:\n%s\ninstead of\n%s" % (number, arguments, mine, theirs))
+                compared += 1
+            program.check_unharmed(answers=False)
     if not compared:
         raise Skip("py-spy reads no CPython of this machine")
 
