@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -100,7 +101,7 @@ void take_turns(Worker& worker) {
     worker.piece = i;
     batch.pieces[i].state = Batch::State::kUnderWay;
     batch.pieces[i].started = Clock::now();
-    batch.pieces[i].worker = gettid();
+    batch.pieces[i].worker = static_cast<pid_t>(syscall(SYS_gettid));
     lock.unlock();
     batch.work(i);
     lock.lock();
