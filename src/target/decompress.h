@@ -1,4 +1,5 @@
-// Unpacks compressed cores as a stream into an unlinked file, in which zero pages are holes.
+// Unpacks GPU cores and archives as a stream into an unlinked file, in which zero pages are holes. Cores of processes:
+// packed_core.h.
 //
 //     core.zst  --256 KiB-->  decoder  --1 MiB-->  pages: all zero? skip : pwrite  -->  unlinked file in $TMPDIR or
 //     /tmp
