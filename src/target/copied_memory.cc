@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 namespace rankstacks::target {
@@ -45,12 +46,28 @@ void CopiedMemory::drop_copies() {
   pages_left_out_ = has_for_once_ = false;
 }
 
-bool CopiedMemory::refresh() {
+namespace {
+
+bool is_within_one(const Range& range, std::span<const Range> sorted) {
+  const auto after = std::upper_bound(sorted.begin(), sorted.end(), range.start,
+                                      [](Address start, const Range& r) { return start < r.start; });
+  return after != sorted.begin() && range.end <= std::prev(after)->end;
+}
+
+}  // namespace
+
+bool CopiedMemory::refresh(std::span<const Range> standing) {
   holds_ = false;
   std::erase_if(pages_, [](const auto& page) { return page.second.wanted.to == 0; });
   std::vector<Piece> pieces;
   pieces.reserve(regions_.size() + pages_.size() + missing_.size());
-  for (const Region& region : regions_) pieces.push_back({region.range, region.bytes});
+  std::vector<Region*> again;
+  again.reserve(regions_.size());
+  for (Region& region : regions_) {
+    if (is_within_one(region.range, standing)) continue;
+    again.push_back(&region);
+    pieces.push_back({region.range, region.bytes});
+  }
   const std::size_t stacks = pieces.size();
   for (auto& [page, copy] : pages_) {
     if (copy.for_once) continue;
@@ -67,7 +84,7 @@ bool CopiedMemory::refresh() {
     drop_copies();
     return false;
   }
-  for (std::size_t i = 0; i < stacks; ++i) regions_[i].range.end = regions_[i].range.start + copied[i];
+  for (std::size_t i = 0; i < stacks; ++i) again[i]->range.end = again[i]->range.start + copied[i];
   std::erase_if(regions_, [](const Region& region) { return region.range.size() == 0; });
   for (std::size_t i = stacks; i < pieces.size(); ++i) {
     const Address address = pieces[i].range.start & ~(kPage - 1);

@@ -38,9 +38,10 @@ class CopiedMemory {
   void clear(CopyLimits limits = {});
 
   // Copies again, into the same places and by as few calls as possible, everything that was wanted so far, and what
-  // could not be copied; of pages of which only a part was wanted, that part. False if that was ended before it was
-  // done: then the copies are dropped. By the reading thread.
-  bool refresh();
+  // could not be copied; of pages of which only a part was wanted, that part. `standing`: ranges by address, apart from
+  // each other; pieces of stacks within one of these stay as they are. False if that was ended before it was done: then
+  // the copies are dropped. By the reading thread.
+  bool refresh(std::span<const Range> standing = {});
 
   // refresh() copies all of each page that was wanted, and not only that part.
   void keep_whole_pages() { whole_pages_ = true; }

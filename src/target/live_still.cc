@@ -8,8 +8,8 @@
 //     reading      process                         what it is for
 //     unstopped    runs                            a copy of one moment, if no thread ran; otherwise it shows which
 //                                                  threads run, and which memory is needed
-//     stopped      those threads are stopped:      the same memory once more, by few system calls, and the comparison
-//                                                  for the others
+//     stopped      those threads are stopped:      the same memory once more, but for the others' stacks, by few system
+//                                                  calls, and the comparison for the others
 //                  they run again                  Python's frames, locks and so on, from the copy. If these lead to
 //                                                  memory that is not in it: once more, with this inside of the stop
 //
@@ -216,6 +216,19 @@ void LiveTarget::compare(LeavableThread& reader, StillRead& still) {
   still.note_moved(ran);
 }
 
+// The stacks of the threads that are not stopped, by address. They were copied after their threads were seen asleep,
+// and the comparison shows whether these slept until the end: they are not copied once more while others are held.
+std::vector<Range> LiveTarget::standing_stacks(const StillRead& still, const std::vector<Tid>& wanted) const {
+  const std::unordered_set<Tid> moving(wanted.begin(), wanted.end());
+  std::vector<Range> standing;
+  for (const ThreadInfo& thread : threads_) {
+    if (!thread.registers || moving.contains(thread.tid) || still.stopped.contains(thread.tid)) continue;
+    if (const auto stack = own_stack(thread)) standing.push_back(*stack);
+  }
+  std::sort(standing.begin(), standing.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
+  return standing;
+}
+
 // Stops these threads, and those that run meanwhile. False: the time is over, or the process is another one.
 //
 // In the place of a thread that has ended meanwhile there may be a new one, which nobody has listed.
@@ -225,12 +238,13 @@ void LiveTarget::compare(LeavableThread& reader, StillRead& still) {
 bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted) {
   for (int stops = 0; !wanted.empty() && stops < kMaxStops; ++stops) {
     still.is_done = still.placed = still.walked = false;
+    const std::vector<Range> standing = standing_stacks(still, wanted);
     hurry();  // threads are held from now on
     if (still.is_time_over() || !still.requests.ask(wanted) || still.is_lost) return false;
     count_threads(reader, still);
     if (!still.same_threads) break;
     still.at = std::chrono::system_clock::now();
-    if (!memory_.refresh()) return false;
+    if (!memory_.refresh(standing)) return false;
     place_still(reader, still);
     still.placed = true;
     read_process(reader);

@@ -155,6 +155,7 @@ class LiveTarget final : public Target {
   void count_threads(LeavableThread& reader, StillRead& still);
   void compare(LeavableThread& reader, StillRead& still);
   std::vector<Tid> threads_to_stop(const StillRead& still) const;
+  std::vector<Range> standing_stacks(const StillRead& still, const std::vector<Tid>& wanted) const;
   void check_pointers(SeenThreads& seen);
   void place_still(LeavableThread& reader, const StillRead& still);
   void grant(StoppedProcess& held, const std::vector<Tid>& tids, StillRead& still);

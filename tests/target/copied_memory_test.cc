@@ -304,3 +304,24 @@ TEST_CASE("what is read for once is not copied again, and is no copy of the late
   REQUIRE(memory.refresh());
   CHECK(copy_of(memory, 3) == 203);
 }
+
+TEST_CASE("stacks that stand are not copied again; those that only overlap with one are") {
+  const Stacks stacks(4, 2 * kPage);
+  CopiedMemory memory;
+  memory.open(getpid());
+  memory.copy_stacks(stacks.all());
+  const auto word_of = [&](std::size_t stack) {
+    Address word = 0;
+    CHECK(memory.read(stacks.address(stack, kPage), std::as_writable_bytes(std::span(&word, 1))) == sizeof word);
+    return word;
+  };
+  for (std::size_t stack = 0; stack < 4; ++stack) *reinterpret_cast<Address*>(stacks.at(stack, kPage)) = stack;
+  const std::vector<Range> standing{stacks.range(1), stacks.range(2, 8)};
+  REQUIRE(memory.refresh(standing));
+  CHECK(word_of(0) == 0);
+  CHECK(word_of(1) == stacks.address(1, kPage));
+  CHECK(word_of(2) == 2);
+  CHECK(word_of(3) == 3);
+  REQUIRE(memory.refresh());
+  CHECK(word_of(1) == 1);
+}
