@@ -18,13 +18,27 @@ bool gets_on(const JobSnapshot& job, const Analysis& analysis, const Suspect& su
   return activity && activity->moves.value_or(false);
 }
 
-bool lacks_processor(const JobSnapshot& job, const Suspect& suspect) {
+bool lacks_processor(const RankSnapshot& rank) {
   constexpr double kLeastPart = 0.05;  // of the time between the samples
-  return std::any_of(suspect.evidence.begin(), suspect.evidence.end(), [&](const Evidence& e) {
-    const ThreadSnapshot& thread = job.ranks[e.rank].threads[e.thread];
+  return std::ranges::any_of(rank.threads, [](const ThreadSnapshot& thread) {
     const auto& motion = thread.motion;
     return thread.state == 'R' && (!motion || (!motion->moved && motion->cpu_ms < kLeastPart * motion->span_ms));
   });
+}
+
+bool lacks_processor(const JobSnapshot& job, const Suspect& suspect) {
+  return std::ranges::any_of(suspect.evidence, [&](const Evidence& e) { return lacks_processor(job.ranks[e.rank]); });
+}
+
+// Whoever polls while it waits for other ranks takes processor time, and gets nowhere.
+bool gets_further(const JobSnapshot& job, const RankActivity& activity) {
+  if (!activity.operation) return activity.moves.value_or(false);
+  const auto& motion = job.ranks[activity.evidence.rank].threads[activity.evidence.thread].motion;
+  return motion && (motion->moved || motion->counted || motion->left_wait);
+}
+
+bool any_lacks_processor(const JobSnapshot& job) {
+  return std::ranges::any_of(job.ranks, [](const RankSnapshot& rank) { return lacks_processor(rank); });
 }
 
 }  // namespace
@@ -33,6 +47,7 @@ GoesOn goes_on(const JobSnapshot& job, const Analysis& analysis) {
   switch (analysis.verdict.status) {
     case VerdictStatus::kHealthy: return GoesOn::kYes;
     case VerdictStatus::kUndecided: return GoesOn::kNotKnown;
+    case VerdictStatus::kSymmetric: return any_lacks_processor(job) ? GoesOn::kNotKnown : GoesOn::kNo;
     default: break;
   }
   const auto& suspects = analysis.verdict.suspects;
@@ -41,6 +56,18 @@ GoesOn goes_on(const JobSnapshot& job, const Analysis& analysis) {
   const bool all_may = std::ranges::all_of(
       suspects, [&](const Suspect& s) { return gets_on(job, analysis, s) || lacks_processor(job, s); });
   return all_may ? GoesOn::kNotKnown : GoesOn::kNo;
+}
+
+std::optional<std::string> standing_places(const JobSnapshot& job, const Analysis& analysis) {
+  if (any_lacks_processor(job)) return std::nullopt;
+  std::string places;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    if (job.ranks[r].kind != RankKind::kRank) continue;
+    const auto& activity = analysis.activities[r];
+    if (!activity || gets_further(job, *activity)) return std::nullopt;
+    places += activity->summary + '\n';
+  }
+  return places;
 }
 
 }  // namespace rankstacks::analyzers

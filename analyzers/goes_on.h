@@ -1,6 +1,9 @@
 // Whether a job goes on by itself, as far as a verdict about it tells: for who looks without being asked (watch).
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "analyzers/analysis.h"
 #include "model/snapshot.h"
 
@@ -9,8 +12,13 @@ namespace rankstacks::analyzers {
 enum class GoesOn { kYes, kNotKnown, kNo };
 
 // kYes: it is healthy, or each suspect gets on with what takes long by its nature: a checkpoint, a compilation, its
-// data. kNotKnown: the verdict is undecided, or a suspect is ready to run and had hardly any time on a processor
-// between the samples, so that it could not have moved: a machine with more work than processors.
+// data. kNotKnown: the verdict is undecided, or a thread of a suspect is ready to run and had hardly any time on a
+// processor between the samples, so that it could not have moved: a machine with more work than processors. If all
+// ranks do the same, the same of any rank.
 GoesOn goes_on(const JobSnapshot& job, const Analysis& analysis);
+
+// Where all ranks are, as a text to compare: two looks between which no rank has got further have the same.
+// std::nullopt: a rank moves, or its frames do not show where it is, or it lacks a processor as above.
+std::optional<std::string> standing_places(const JobSnapshot& job, const Analysis& analysis);
 
 }  // namespace rankstacks::analyzers

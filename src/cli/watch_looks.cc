@@ -19,6 +19,9 @@
 namespace rankstacks::cli {
 namespace {
 
+// On a busy machine a thread that runs is given a processor within this time.
+constexpr std::chrono::seconds kBetweenLightSamples{2};
+
 // NVIDIA's driver makes one device file for each GPU; a process without one open does not use NCCL.
 bool uses_gpu(Pid pid) {
   constexpr std::string_view kDevice = "/dev/nvidia";
@@ -91,7 +94,10 @@ std::string look_here(const Options& options, LookKind kind, const watch::Report
   Options asked = options;
   // Two samples do not show whether a loop ends.
   asked.samples_as_needed = kind != LookKind::kShort;
-  if (kind == LookKind::kLight) asked.live.samples = 2;
+  if (kind == LookKind::kLight) {
+    asked.live.samples = 2;
+    asked.live.interval = kBetweenLightSamples;
+  }
   if (options.watch.captures && kind != LookKind::kLight)
     asked.capture.kept = std::make_shared<small_core::KeptJobs>(false);
   std::optional<analyzers::Analysis> analyzed;
@@ -102,6 +108,8 @@ std::string look_here(const Options& options, LookKind kind, const watch::Report
     analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(job);
     result.seen = seen_of(job, analysis);
     result.verdict = analysis.verdict.status;
+    if (const auto places = analyzers::standing_places(job, analysis))
+      result.places = std::hash<std::string>()(*places);
     for (const RankSnapshot& rank : job.ranks)
       result.ranks += rank.kind == RankKind::kRank && rank.status != Status::kFailed;
     if (kind != LookKind::kLight && result.ranks > 0 && !(unless_healthy && result.seen == watch::Seen::kHealthy))

@@ -33,8 +33,9 @@ enum class LookKind {
 struct LookResult {
   watch::Seen seen = watch::Seen::kUndecided;
   analyzers::VerdictStatus verdict = analyzers::VerdictStatus::kUndecided;
-  std::size_t ranks = 0;  // that were read
-  int not_written = 0;    // the errno, if the reports could not be written
+  std::optional<std::size_t> places;  // Decision::looked()
+  std::size_t ranks = 0;              // that were read
+  int not_written = 0;                // the errno, if the reports could not be written
 };
 
 // `name`: of the reports, without ending. A full look that finds the job healthy writes nothing if `unless_healthy`.

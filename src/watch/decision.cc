@@ -19,6 +19,8 @@ constexpr double kPartOfTimeout = 0.25;
 // No look is put off for longer than this part of the timeout.
 constexpr double kMaxPartOfTimeout = 0.5;
 constexpr int kMaxDoublings = 5;
+// How many undecided looks are followed by one soon.
+constexpr int kMaxRepeated = 2;
 
 }  // namespace
 
@@ -31,8 +33,8 @@ Seconds Decision::stood_for() const {
 Seconds Decision::time_until_look(Stillness stillness) const {
   Seconds least = std::max(2 * settings_.period, kLongerPause * longest_pause_ + settings_.period);
   if (is_start_) least = std::max({least, kBeforeRhythm, kPeriodsBeforeRhythm * settings_.period});
-  else if (stillness != Stillness::kAll) least = std::max(least, kPartOfTimeout * settings_.timeout);
-  least *= static_cast<double>(1 << std::min(healthy_looks_, kMaxDoublings));
+  else if (stillness != Stillness::kAll && !repeats_) least = std::max(least, kPartOfTimeout * settings_.timeout);
+  if (!repeats_) least *= static_cast<double>(1 << std::min(healthy_looks_, kMaxDoublings));
   return std::min(least, std::max(kMaxPartOfTimeout * settings_.timeout, 2 * settings_.period));
 }
 
@@ -72,7 +74,9 @@ void Decision::go_on() {
   hung_since_.reset();
   announced_timeout_ = false;
   healthy_looks_ = 0;
-  looked_at_.reset();
+  undecided_looks_ = 0;
+  repeats_ = false;
+  places_.reset();
 }
 
 Action Decision::next(const Reading& reading) {
@@ -110,15 +114,19 @@ Action Decision::next(const Reading& reading) {
   return std::min(stood, since_look) >= time_until_look(stillness) ? Action::kLightLook : Action::kNone;
 }
 
-Action Decision::looked(Seen seen) {
+Action Decision::looked(Seen seen, std::optional<std::size_t> places) {
   if (!before_) return Action::kNone;
   is_start_ = false;
-  const bool stands = seen == Seen::kStands || (seen == Seen::kUndecided && stillness_ == Stillness::kAll);
-  if (stands) {
+  const bool is_undecided = seen == Seen::kUndecided;
+  const bool is_where_it_was = is_undecided && places_ && places == places_;
+  places_ = is_undecided ? places : std::nullopt;
+  repeats_ = is_undecided && undecided_looks_ < kMaxRepeated;
+  undecided_looks_ += is_undecided;
+  if (seen == Seen::kStands || is_where_it_was || (is_undecided && stillness_ == Stillness::kAll)) {
     hung_since_ = since_[index_of(stillness_)];
     return Action::kFullLooks;
   }
-  ++healthy_looks_;
+  if (!repeats_) ++healthy_looks_;
   hung_since_.reset();
   looked_at_ = before_->at;
   return Action::kNone;

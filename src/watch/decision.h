@@ -47,8 +47,10 @@ class Decision {
   // A rank has ended, which the kernel reports between two readings.
   Action ended(std::size_t rank);
   // What follows from the light look that was asked for: kFullLooks or kNone. Also called if the full looks then show
-  // that the job is healthy after all.
-  Action looked(Seen seen);
+  // that the job is healthy after all. `places`: what is equal for two looks between which no rank has got further;
+  // std::nullopt: that is not known of this one. The first undecided looks are repeated soon, and a job whose ranks are
+  // all where they were in the look before stands.
+  Action looked(Seen seen, std::optional<std::size_t> places = std::nullopt);
 
   // Something stands: the caller has to know all children of the ranks, whose work is theirs.
   bool is_suspicious() const { return stillness_ >= Stillness::kPartly; }
@@ -77,6 +79,9 @@ class Decision {
   // The longest time that the job has stood and then gone on by itself, or was found healthy.
   Seconds longest_pause_{0};
   int healthy_looks_ = 0;              // in a row, without a move in between
+  int undecided_looks_ = 0;            // the same
+  bool repeats_ = false;               // the next look comes soon, as the last one was undecided
+  std::optional<std::size_t> places_;  // of the last look, if that was undecided
   std::optional<Seconds> looked_at_;   // the last light look that did not end in a report
   std::optional<Seconds> hung_since_;  // while it is hung: since when it stands
   bool announced_timeout_ = false;

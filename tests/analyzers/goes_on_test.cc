@@ -60,3 +60,41 @@ TEST_CASE("a suspect that sleeps needs no processor") {
   REQUIRE(!analysis.verdict.suspects.empty());
   CHECK(analyzers::goes_on(literal.job, analysis) == GoesOn::kNo);
 }
+
+TEST_CASE("ranks that all wait for a thread of their own stand, unless that has no processor") {
+  const std::string engine = "/home/u/engine";
+  const auto job_with = [&](char state) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) {
+      RankSnapshot& rank = literal.rank(
+          r, 4,
+          Stack{libc("pthread_join"), nat("pool::join()", engine), nat("main", engine), libc("__libc_start_main")});
+      rank.python_version.reset();
+      literal.thread(rank, rank.pid + 1000, "load", Stack{nat("pool::load()", engine)}).state = r == 2 ? state : 'S';
+    }
+    return literal;
+  };
+  for (const char state : {'S', 'R'}) {
+    const LiteralJob literal = job_with(state);
+    const Analysis analysis = analyze(literal.job);
+    REQUIRE(analysis.verdict.status == VerdictStatus::kSymmetric);
+    CHECK(analyzers::goes_on(literal.job, analysis) == (state == 'S' ? GoesOn::kNo : GoesOn::kNotKnown));
+    CHECK(standing_places(literal.job, analysis).has_value() == (state == 'S'));
+  }
+}
+
+TEST_CASE("where the ranks stand is the same text as long as none gets further") {
+  const auto places = [](int line, const Motion& of_one) {
+    LiteralJob literal;
+    literal.rank(0, 2, waits_in_all_reduce(line));
+    ThreadSnapshot& other = literal.rank(1, 2, waits_in_backward(30), 'R').threads[0];
+    other.motion = of_one;
+    return standing_places(literal.job, analyze(literal.job));
+  };
+  const Motion polls{.samples = 2, .places = 1, .cpu_ms = 1900, .runs = 1000, .span_ms = 2000};
+  const Motion moves{.samples = 2, .places = 2, .moved = true, .travelled = true, .cpu_ms = 1900, .span_ms = 2000};
+  REQUIRE(places(20, polls));
+  CHECK(places(20, polls) == places(20, polls));
+  CHECK(places(20, polls) != places(21, polls));
+  CHECK_FALSE(places(20, moves));
+}

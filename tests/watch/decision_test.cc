@@ -173,6 +173,40 @@ TEST_CASE("a job that stands from its beginning is looked at after a minute") {
   }
 }
 
+TEST_CASE("a job whose ranks are where they were in the undecided look before stands") {
+  Job job;
+  job.until(Action::kLightLook, kPolls);
+  CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kNone);
+  CHECK(job.until(Action::kLightLook, kPolls) == 2);
+  SECTION("they are") { CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kFullLooks); }
+  SECTION("they are not, twice, and the next look comes later") {
+    CHECK(job.decision.looked(Seen::kUndecided, 8) == Action::kNone);
+    CHECK(job.until(Action::kLightLook, kPolls) == 2);
+    CHECK(job.decision.looked(Seen::kUndecided, 9) == Action::kNone);
+    CHECK(job.until(Action::kLightLook, kPolls) * 5 >= 150);
+    CHECK(job.decision.looked(Seen::kUndecided, 9) == Action::kFullLooks);
+  }
+  SECTION("that is not known of the second look") {
+    CHECK(job.decision.looked(Seen::kUndecided) == Action::kNone);
+    CHECK(job.until(Action::kLightLook, kPolls) == 2);
+    CHECK(job.decision.looked(Seen::kUndecided) == Action::kNone);
+  }
+}
+
+TEST_CASE("a job that never moves, and now and then half stands, is not looked at all the time") {
+  Job job;
+  int looks = 0;
+  for (int n = 0; n < 360; ++n) {  // half an hour
+    const bool half = n % 4 < 2;
+    const Action action = half ? job.step({kComputes, kWaits, kWaits, kWaits}) : job.all(kComputes);
+    if (action != Action::kLightLook) continue;
+    ++looks;
+    job.decision.looked(Seen::kHealthy);
+  }
+  CHECK(looks >= 2);
+  CHECK(looks <= 12);
+}
+
 TEST_CASE("after a hang the job is watched again") {
   Job job;
   job.train();
