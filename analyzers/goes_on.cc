@@ -18,11 +18,15 @@ bool gets_on(const JobSnapshot& job, const Analysis& analysis, const Suspect& su
   return activity && activity->moves.value_or(false);
 }
 
+// A thread that gives its processor back at once does not lack one, however often it is ready to run: it polls.
 bool lacks_processor(const RankSnapshot& rank) {
   constexpr double kLeastPart = 0.05;  // of the time between the samples
+  constexpr double kShortTurn = 0.5;   // ms on a processor
   return std::ranges::any_of(rank.threads, [](const ThreadSnapshot& thread) {
+    if (thread.state != 'R') return false;
     const auto& motion = thread.motion;
-    return thread.state == 'R' && (!motion || (!motion->moved && motion->cpu_ms < kLeastPart * motion->span_ms));
+    return !motion || (!motion->moved && motion->cpu_ms < kLeastPart * motion->span_ms &&
+                       motion->cpu_ms >= kShortTurn * static_cast<double>(motion->runs));
   });
 }
 
@@ -30,9 +34,8 @@ bool lacks_processor(const JobSnapshot& job, const Suspect& suspect) {
   return std::ranges::any_of(suspect.evidence, [&](const Evidence& e) { return lacks_processor(job.ranks[e.rank]); });
 }
 
-// Whoever polls while it waits for other ranks takes processor time, and gets nowhere.
+// Whoever polls takes processor time, and gets nowhere.
 bool gets_further(const JobSnapshot& job, const RankActivity& activity) {
-  if (!activity.operation) return activity.moves.value_or(false);
   const auto& motion = job.ranks[activity.evidence.rank].threads[activity.evidence.thread].motion;
   return motion && (motion->moved || motion->counted || motion->left_wait);
 }
@@ -43,11 +46,24 @@ bool any_lacks_processor(const JobSnapshot& job) {
 
 }  // namespace
 
+bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
+  constexpr double kRunsPerSecond = 20;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r)
+    for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) {
+      const auto& motion = job.ranks[r].threads[t].motion;
+      const known::Role role = analysis.roles[r][t];
+      const bool own = role == known::Role::kMain || role == known::Role::kPython || role == known::Role::kNative;
+      if (own && motion && static_cast<double>(motion->runs) * 1000 > kRunsPerSecond * motion->span_ms) return true;
+    }
+  return false;
+}
+
 GoesOn goes_on(const JobSnapshot& job, const Analysis& analysis) {
   switch (analysis.verdict.status) {
     case VerdictStatus::kHealthy: return GoesOn::kYes;
     case VerdictStatus::kUndecided: return GoesOn::kNotKnown;
-    case VerdictStatus::kSymmetric: return any_lacks_processor(job) ? GoesOn::kNotKnown : GoesOn::kNo;
+    case VerdictStatus::kSymmetric:
+      return any_lacks_processor(job) || some_own_thread_wakes(job, analysis) ? GoesOn::kNotKnown : GoesOn::kNo;
     default: break;
   }
   const auto& suspects = analysis.verdict.suspects;

@@ -12,10 +12,14 @@ namespace rankstacks::analyzers {
 enum class GoesOn { kYes, kNotKnown, kNo };
 
 // kYes: it is healthy, or each suspect gets on with what takes long by its nature: a checkpoint, a compilation, its
-// data. kNotKnown: the verdict is undecided, or a thread of a suspect is ready to run and had hardly any time on a
-// processor between the samples, so that it could not have moved: a machine with more work than processors. If all
-// ranks do the same, the same of any rank.
+// data. kNotKnown: the verdict is undecided; or a thread of a suspect is ready to run and had hardly any time on a
+// processor between the samples, so that it could not have moved: a machine with more work than processors; or all
+// ranks do the same, and that is so of any of them, or some_own_thread_wakes().
 GoesOn goes_on(const JobSnapshot& job, const Analysis& analysis);
+
+// Whether a thread of the program's own woke up again and again between the samples: a poller, or a thread that takes
+// short steps, which a few samples may all find at one place.
+bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis);
 
 // Where all ranks are, as a text to compare: two looks between which no rank has got further have the same.
 // std::nullopt: a rank moves, or its frames do not show where it is, or it lacks a processor as above.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "analyzers/goes_on.h"
 #include "analyzers/gpu_motion.h"
 #include "analyzers/motion.h"
 #include "capture/capture_job.h"
@@ -39,26 +40,12 @@ Sampled look_again(const capture::LiveRequest& request, const capture::CaptureOp
   return again;
 }
 
-// Whether a thread of the program's own woke up again and again between the samples: a poller, or a thread that takes
-// short steps.
-bool some_own_thread_wakes(const JobSnapshot& job, const analyzers::Analysis& analysis) {
-  constexpr double kRunsPerSecond = 20;
-  for (std::size_t r = 0; r < job.ranks.size(); ++r)
-    for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) {
-      const auto& motion = job.ranks[r].threads[t].motion;
-      const known::Role role = analysis.roles[r][t];
-      const bool own = role == known::Role::kMain || role == known::Role::kPython || role == known::Role::kNative;
-      if (own && motion && static_cast<double>(motion->runs) * 1000 > kRunsPerSecond * motion->span_ms) return true;
-    }
-  return false;
-}
-
 // Ranks are at work, and none was seen to progress: a few samples hit the same place by chance.
 bool is_left_open(const JobSnapshot& job, const analyzers::Analysis& analysis) {
   if (analysis.verdict.status != analyzers::VerdictStatus::kSymmetric &&
       analysis.verdict.status != analyzers::VerdictStatus::kUndecided)
     return false;
-  if (some_own_thread_wakes(job, analysis)) return true;
+  if (analyzers::some_own_thread_wakes(job, analysis)) return true;
   return analysis.verdict.status == analyzers::VerdictStatus::kUndecided &&
          std::any_of(analysis.activities.begin(), analysis.activities.end(),
                      [&](const std::optional<analyzers::RankActivity>& activity) {
