@@ -60,7 +60,7 @@ bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
 
 GoesOn goes_on(const JobSnapshot& job, const Analysis& analysis) {
   switch (analysis.verdict.status) {
-    case VerdictStatus::kHealthy: return GoesOn::kYes;
+    case VerdictStatus::kHealthy: return analysis.verdict.doubt == Doubt::kPassedBy ? GoesOn::kNotKnown : GoesOn::kYes;
     case VerdictStatus::kUndecided: return GoesOn::kNotKnown;
     case VerdictStatus::kSymmetric:
       return any_lacks_processor(job) || some_own_thread_wakes(job, analysis) ? GoesOn::kNotKnown : GoesOn::kNo;

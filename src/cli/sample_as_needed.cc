@@ -138,7 +138,8 @@ bool needs_samples(analyzers::Doubt doubt, bool asks_gpus) {
 
 // A step of the job may take longer than all samples before: each span is twice as long as the last, until something
 // moved or the time for it is over. Samples that are too short to show that a step ended say nothing of a job that
-// runs: on a machine so busy that little time is left for the last ones, these may overrun it.
+// runs, or of a rank that counts: on a machine so busy that little time is left for the last ones, these may overrun
+// it.
 void sample_on(Sampling& sampling, const Options& options) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kShortest{1};
@@ -147,7 +148,8 @@ void sample_on(Sampling& sampling, const Options& options) {
   for (Duration span = std::chrono::seconds(3); needs_samples(sampling.analysis().verdict.doubt, options.gpu.sessions);
        span *= 2) {
     const analyzers::Doubt doubt = sampling.analysis().verdict.doubt;
-    const bool runs = doubt == analyzers::Doubt::kWorks || doubt == analyzers::Doubt::kLoops;
+    const bool runs =
+        doubt == analyzers::Doubt::kWorks || doubt == analyzers::Doubt::kLoops || doubt == analyzers::Doubt::kPassedBy;
     const bool may_overrun = runs && longest < kLongerThanSteps && options.max_wait >= kLongerThanSteps;
     if (doubt == analyzers::Doubt::kWorks) span = std::max<Duration>(span, kLongerThanSteps);
     const Duration left = options.max_wait - (Clock::now() - begun);

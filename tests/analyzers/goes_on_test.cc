@@ -90,6 +90,24 @@ TEST_CASE("ranks that all wait for a thread of their own stand, unless that has 
   CHECK(joins('S', 20, 400) == GoesOn::kNotKnown);
 }
 
+TEST_CASE(
+    "of a rank that counts on beyond the step in which the others wait, a short look does not show whether it comes") {
+  for (const double span_ms : {900.0, 7000.0}) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) {
+      ThreadSnapshot& main =
+          literal.rank(r, 4, r == 2 ? Stack{py("load", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31))
+              .threads[0];
+      main.variables.push_back(
+          {.frame = main.frames.size() - 2, .numbers = {{"step", r == 2 ? 57 : 3}}, .group = {}, .loops = 1});
+      main.motion = Motion{.samples = 3, .places = 1, .span_ms = span_ms};
+      if (r == 2)
+        *main.motion = {.samples = 3, .places = 2, .moved = true, .counted = true, .runs = 9, .span_ms = span_ms};
+    }
+    CHECK(analyzers::goes_on(literal.job, analyze(literal.job)) == (span_ms < 1000 ? GoesOn::kNotKnown : GoesOn::kNo));
+  }
+}
+
 TEST_CASE("where the ranks stand is the same text as long as none gets further") {
   const auto places = [](int line, const Motion& of_one) {
     LiteralJob literal;
