@@ -103,11 +103,15 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   const ThreadSnapshot& deciding = rank.threads[state.doing.thread];
   std::vector<const ThreadSnapshot*> threads = {main};
   if (&deciding != main && deciding.motion) threads.push_back(&deciding);
+  // Who waits for a worker asks after it now and then, which is no progress.
+  bool asks_after_worker = false;
   if (state.known_from_child) {
     const std::size_t worker = *state.known_from_child;
     for (std::size_t t = 0; t < job.ranks[worker].threads.size(); ++t)
-      if (roles[worker][t] == known::Role::kDataLoader && job.ranks[worker].threads[t].motion)
+      if (roles[worker][t] == known::Role::kDataLoader && job.ranks[worker].threads[t].motion) {
         threads.push_back(&job.ranks[worker].threads[t]);
+        asks_after_worker = true;
+      }
   }
   // What it waits for works, as far as that is seen: a compiler, a script.
   for (const std::size_t c : state.awaited_children)
@@ -126,7 +130,8 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   for (const ThreadSnapshot* thread : threads) {
     const Motion& motion = *thread->motion;
     if ((motion.moved && !state.inferred) || motion.counted) state.progress = Progress::kMoves;
-    else if (ran_by_itself(motion) && state.progress == Progress::kStill) state.progress = Progress::kRuns;
+    else if (ran_by_itself(motion) && !(asks_after_worker && thread == main) && state.progress == Progress::kStill)
+      state.progress = Progress::kRuns;
     state.busy |= is_busy(*thread);
     state.counts |= motion.counted;
     state.travels |= motion.travelled;

@@ -19,7 +19,7 @@ constexpr double kPartOfTimeout = 0.25;
 // No look is put off for longer than this part of the timeout.
 constexpr double kMaxPartOfTimeout = 0.5;
 constexpr int kMaxDoublings = 5;
-// How many undecided looks are followed by one soon.
+// How many looks are followed by one soon.
 constexpr int kMaxRepeated = 2;
 
 }  // namespace
@@ -74,7 +74,7 @@ void Decision::go_on() {
   hung_since_.reset();
   announced_timeout_ = false;
   healthy_looks_ = 0;
-  undecided_looks_ = 0;
+  repeated_ = 0;
   repeats_ = false;
   places_.reset();
 }
@@ -98,8 +98,10 @@ Action Decision::next(const Reading& reading) {
   for (std::size_t s = index_of(stillness) + 1; s < kStillnessLevels; ++s) since_[s] = now;
   if (stillness == Stillness::kMoving) since_.fill(now);
   if (stillness == Stillness::kMoving && !activities.empty() &&
-      std::all_of(ranks_.begin(), ranks_.end(), [](const Rhythm& rank) { return rank.is_known(); }))
+      std::all_of(ranks_.begin(), ranks_.end(), [](const Rhythm& rank) { return rank.is_known(); })) {
     is_start_ = false;
+    has_rhythm_ = true;
+  }
   stillness_ = stillness;
   before_ = reading;
   if (ended != Action::kNone) return ended;
@@ -120,8 +122,8 @@ Action Decision::looked(Seen seen, std::optional<std::size_t> places) {
   const bool is_undecided = seen == Seen::kUndecided;
   const bool is_where_it_was = is_undecided && places_ && places == places_;
   places_ = is_undecided ? places : std::nullopt;
-  repeats_ = is_undecided && undecided_looks_ < kMaxRepeated;
-  undecided_looks_ += is_undecided;
+  repeats_ = (is_undecided || !has_rhythm_) && repeated_ < kMaxRepeated;
+  repeated_ += repeats_;
   if (seen == Seen::kStands || is_where_it_was || (is_undecided && stillness_ == Stillness::kAll)) {
     hung_since_ = since_[index_of(stillness_)];
     return Action::kFullLooks;

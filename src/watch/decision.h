@@ -48,8 +48,8 @@ class Decision {
   Action ended(std::size_t rank);
   // What follows from the light look that was asked for: kFullLooks or kNone. Also called if the full looks then show
   // that the job is healthy after all. `places`: what is equal for two looks between which no rank has got further;
-  // std::nullopt: that is not known of this one. The first undecided looks are repeated soon, and a job whose ranks are
-  // all where they were in the look before stands.
+  // std::nullopt: that is not known of this one. The first undecided looks, and of a job whose rhythm is not known all
+  // first ones, are repeated soon, and a job whose ranks are all where they were in an undecided look before stands.
   Action looked(Seen seen, std::optional<std::size_t> places = std::nullopt);
 
   // Something stands: the caller has to know all children of the ranks, whose work is theirs.
@@ -75,12 +75,13 @@ class Decision {
   Stillness stillness_ = Stillness::kMoving;
   // Since when each period was at least that still; of a stillness that it is not in, the time of the last reading.
   std::array<Seconds, kStillnessLevels> since_{};
-  bool is_start_ = true;  // it has not moved as it usually does, nor been looked at
+  bool is_start_ = true;     // it has not moved as it usually does, nor been looked at
+  bool has_rhythm_ = false;  // it has moved as it usually does
   // The longest time that the job has stood and then gone on by itself, or was found healthy.
   Seconds longest_pause_{0};
   int healthy_looks_ = 0;              // in a row, without a move in between
-  int undecided_looks_ = 0;            // the same
-  bool repeats_ = false;               // the next look comes soon, as the last one was undecided
+  int repeated_ = 0;                   // looks that were followed by one soon, the same
+  bool repeats_ = false;               // the next look comes soon
   std::optional<std::size_t> places_;  // of the last look, if that was undecided
   std::optional<Seconds> looked_at_;   // the last light look that did not end in a report
   std::optional<Seconds> hung_since_;  // while it is hung: since when it stands

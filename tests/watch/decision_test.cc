@@ -47,6 +47,13 @@ class Job {
   void train(int periods = 20) {
     for (int n = 0; n < periods; ++n) REQUIRE(all(kTrains) == Action::kNone);
   }
+  // The first looks at a job that does this from its beginning.
+  void find_healthy_at_start(const Work& work) {
+    for (int n = 0; n < 3; ++n) {
+      REQUIRE(until(Action::kLightLook, work) > 0);
+      decision.looked(Seen::kHealthy);
+    }
+  }
   void end(std::size_t rank) { reading_.processes[rank].ended = true; }
 
   Decision decision;
@@ -134,8 +141,7 @@ TEST_CASE("one rank that computes while the others wait has longer, and then is 
   // With reads and writes to compare, a rank that only computes spins: all of it stands.
   CHECK(periods <= 3);
   Job computing;
-  computing.until(Action::kLightLook, kComputes);
-  computing.decision.looked(Seen::kHealthy);
+  computing.find_healthy_at_start(kComputes);
   for (int n = 0; n < 20; ++n) REQUIRE(computing.all(kComputes) == Action::kNone);
   const int longer = computing.until(Action::kLightLook, {kComputes, kWaits, kWaits, kWaits});
   CHECK(longer * 5 >= 150);
@@ -148,6 +154,11 @@ TEST_CASE("a job of which the counters say nothing is looked at before its timeo
   const int first = job.until(Action::kLightLook, kComputes);
   CHECK(first * 5 >= 60);
   CHECK(first * 5 <= 70);
+  // A look may find it at work by chance.
+  for (int n = 0; n < 2; ++n) {
+    job.decision.looked(Seen::kHealthy);
+    CHECK(job.until(Action::kLightLook, kComputes) == 2);
+  }
   job.decision.looked(Seen::kHealthy);
   CHECK(job.until(Action::kLightLook, kComputes) * 5 >= 150);
   job.decision.looked(Seen::kHealthy);
@@ -203,8 +214,8 @@ TEST_CASE("a job that never moves, and now and then half stands, is not looked a
     ++looks;
     job.decision.looked(Seen::kHealthy);
   }
-  CHECK(looks >= 2);
-  CHECK(looks <= 12);
+  CHECK(looks >= 4);
+  CHECK(looks <= 14);
 }
 
 TEST_CASE("after a hang the job is watched again") {
