@@ -25,6 +25,15 @@ def gpu_count():
     return len(os.listdir(directory)) if os.path.isdir(directory) else 0
 
 
+# Where there are fewer GPUs than ranks: of the job, and of a rank. NCCL refuses two ranks on one GPU, unless each seems to be on a machine of
+# its own.
+SHARES_GPUS = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
+
+
+def on_shared_gpu(rank, gpus):
+    return {"NCCL_HOSTID": "host-%d" % rank, "LOCAL_RANK": str(rank % gpus), "NODE_RANK": str(rank)}
+
+
 _modules = {}
 
 
@@ -98,15 +107,15 @@ class GpuJob(Job):
         if self.with_others:                # NCCL's RAS service has one address for the machine, which only one job can have
             environment["NCCL_RAS_ADDR"] = "localhost:%d" % free_port()
         if self.gpus < self.case.ranks:
-            environment.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+            environment.update(SHARES_GPUS)
         super()._start(environment)
 
     def _environment_of(self, environment, rank):
         environment = super()._environment_of(environment, rank)
         if self.case.gpu_cores:
             environment.update(CUDA_COREDUMP_FILE=os.path.join(self._directory_of(rank), "core_%t_%h_%p.nvcudmp"), CUDA_COREDUMP_GENERATION_FLAGS=LIGHTWEIGHT)
-        if self.gpus < self.case.ranks:       # as if each were on a machine of its own: NCCL refuses two ranks on one GPU
-            environment.update(NCCL_HOSTID="host-%d" % rank, LOCAL_RANK=str(rank % self.gpus), NODE_RANK=str(rank))
+        if self.gpus < self.case.ranks:
+            environment.update(on_shared_gpu(rank, self.gpus))
         return environment
 
     def _directory_of(self, rank):

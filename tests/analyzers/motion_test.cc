@@ -238,6 +238,30 @@ TEST_CASE("all ranks at one place: a late return after a sample is no sign of pr
   CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
 }
 
+TEST_CASE("ranks that wait for loader workers, and ask after them now and then, do not get on by that") {
+  const std::string loader = kPackages + "torch/utils/data/";
+  const Stack waits =
+      Stack{libc("poll"), py("_try_get_data", loader + "dataloader.py", 1120),
+            py("_next_data", loader + "dataloader.py", 1316), py("__next__", loader + "dataloader.py", 628)} +
+      in_main(15);
+  const Stack reads = {libc("read"), py("__getitem__", "/home/u/data.py", 9),
+                       py("fetch", loader + "_utils/fetch.py", 51),
+                       py("_worker_loop", loader + "_utils/worker.py", 302)};
+  const auto verdict_of = [&](std::int64_t runs_of_ranks, std::int64_t runs_of_workers) {
+    LiteralJob literal;
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, waits);
+    for (int r = 0; r < 4; ++r) literal.child(100 + r, reads);
+    for (RankSnapshot& process : literal.job.ranks) {
+      process.threads[0].motion = still();
+      process.threads[0].motion->runs = process.kind == RankKind::kChild ? runs_of_workers : runs_of_ranks;
+    }
+    return analyze(literal.job).verdict.status;
+  };
+  CHECK(verdict_of(0, 0) == VerdictStatus::kSymmetric);
+  CHECK(verdict_of(1, 0) == VerdictStatus::kSymmetric);
+  CHECK(verdict_of(1, 1) == VerdictStatus::kHealthy);
+}
+
 TEST_CASE("a rank that is waited for and counts on is slow, not stuck") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
