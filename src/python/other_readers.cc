@@ -9,9 +9,10 @@ namespace {
 
 constexpr std::size_t kMaxInterpretersRead = 64, kMaxThreadsRead = 4096;
 constexpr std::size_t kDict = 64;  // bytes of a PyDictObject: 48, of a free-threaded build 64
-// sizeof(PyUnicodeObject) up to 3.11, and a PyVarObject with a pointer more: both may begin on another page than what
-// this tool reads of them.
-constexpr std::size_t kStr = 72, kTuple = 32;
+// Structures that others copy whole, and that may begin or end on another page than what this tool reads of them:
+// sizeof(PyUnicodeObject) up to 3.11; a PyVarObject with a pointer, or the first bytes of a bytes object, more; and the
+// largest of those whose sizes CPython does not state, PyCodeObject up to 3.10 and PyThreadState up to 3.12.
+constexpr std::size_t kStr = 72, kTuple = 32, kBytes = 40, kCode = 192, kThread = 512;
 constexpr std::size_t kMaxNames = 65'536, kLongestName = 256;
 
 class OtherReads {
@@ -28,6 +29,17 @@ class OtherReads {
     }
   }
 
+  void code(Address at) {
+    copy(at, layout_.code_instructions == kAbsent ? kCode : layout_.code_instructions + sizeof(Address));
+    for (const Offset field : {layout_.code_filename, layout_.code_name, layout_.code_qualname})
+      if (field != kAbsent) copy(pointer(at + field), kStr);
+    copy(pointer(at + layout_.code_line_table), kBytes);
+  }
+
+  void frame(Address at) {
+    if (layout_.frame_slots != kAbsent) copy(at, layout_.frame_slots + sizeof(Address));
+  }
+
   void names(Address tuple, CodeReader& codes) {
     const std::uint64_t size = tuple == 0 ? 0 : pointer(tuple + layout_.tuple_size);
     if (size > 0) copy(tuple, kTuple);
@@ -41,9 +53,8 @@ class OtherReads {
 
  private:
   void threads(Address at) {
-    if (layout_.thread_size == kAbsent) return;
     for (std::size_t n = 0; n < kMaxThreadsRead && at != 0; ++n) {
-      copy(at, layout_.thread_size);
+      copy(at, layout_.thread_size == kAbsent ? kThread : layout_.thread_size);
       at = pointer(at + layout_.thread_next);
     }
   }
@@ -64,12 +75,20 @@ class OtherReads {
 
 }  // namespace
 
-void read_for_other_readers(const target::Target& target, const Runtime& runtime, CodeReader& codes) {
+void read_for_other_readers(const target::Target& target, const Runtime& runtime, CodeReader& codes,
+                            std::span<const ThreadState> threads) {
   const Layout& layout = runtime.layout;
   OtherReads reads(target, layout);
   reads.interpreters(
       target.read_value<Address>(runtime.candidate.runtime + layout.runtime_interpreters_head).value_or(0));
-  for (std::uint32_t code = 0; code < codes.codes().size(); ++code) reads.names(codes.body(code).slot_names, codes);
+  for (std::uint32_t code = 0; code < codes.codes().size(); ++code) {
+    if (codes.body(code).kind != CodeReader::Kind::kCode) continue;
+    reads.code(codes.codes()[code].address);
+    reads.names(codes.body(code).slot_names, codes);
+  }
+  for (const ThreadState& thread : threads)
+    for (const Run& run : thread.runs)
+      for (const RawFrame& frame : run.frames) reads.frame(frame.address);
 }
 
 }  // namespace rankstacks::python

@@ -252,7 +252,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   read_thread_names(target, *runtime, state);
   state.faulthandler = read_faulthandler(target, layout, runtime->candidate, threads.interpreters);
   if (locals > 0) read_locals(target, layout, locals, codes, state);
-  if (target.is_recorded()) read_for_other_readers(target, *runtime, codes);
+  if (target.is_recorded()) read_for_other_readers(target, *runtime, codes, state.threads);
   state.codes = std::move(codes.codes());
   return state;
 }

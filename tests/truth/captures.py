@@ -346,22 +346,30 @@ def case_changed_data_is_absent(directory):
                       (name, refused, len(pages[rights][:32]), rights, done.stdout[-300:]))
 
 
-def case_a_name_that_begins_at_the_end_of_a_page(directory):
-    """pystack copies the str with a variable's name whole; this tool reads its length and text, which are on the next page here, and no
-    type, as the code is not the user's own."""
-    source = ("import json,os,time\nmany=['name_%07d'%i for i in range(200000)]\n"
-              "name=next((one for one in many[100000:] if id(one)%4096==0xff0),None)\ndef wait():\n    x=1\n    time.sleep(600)\n"
-              "print(json.dumps({'pid':os.getpid(),'at':name and id(name)}),flush=True)\n"
-              "if name: wait.__code__=wait.__code__.replace(co_varnames=(name,),co_filename='/usr/lib/python3/dist-packages/torch/_tensor.py')\ndel name\nwait()\n")
+def case_objects_that_begin_at_the_end_of_a_page(directory):
+    """pystack copies the objects that a code object refers to whole; this tool reads their lengths and contents, which are on the next page
+    here, and no type (of the variable's name no text either, as the code is not the user's own)."""
+    source = ("import json,os,time\n"
+              "def at_the_end(many):\n    return next((one for one in many[50000:] if id(one)%4096==0xff0),None)\n"
+              "def wait():\n    x=1\n    time.sleep(600)\n"
+              "code=wait.__code__\n"
+              "new={'co_varnames':[('name_%07d'%i) for i in range(100000)],'co_name':['wait_%07d'%i for i in range(100000)],\n"
+              "     'co_filename':['/usr/lib/python3/dist-packages/torch/%07d.py'%i for i in range(100000)],\n"
+              "     'co_qualname':['W.wait_%07d'%i for i in range(100000)],'co_linetable':[bytes(bytearray(code.co_linetable)) for i in range(100000)]}\n"
+              "new={field:at_the_end(many) for field,many in new.items() if hasattr(code,field)}\n"
+              "print(json.dumps({'pid':os.getpid(),'at':{field:one and id(one) for field,one in new.items()}}),flush=True)\n"
+              "if all(new.values()): wait.__code__=code.replace(**dict(new,co_varnames=(new['co_varnames'],)))\n"
+              "del new\nwait()\n")
     with Fixture(["/usr/bin/python3", "-c", source]) as fixture:
-        at = fixture.ready["at"]
-        if at is None:
-            raise Skip("no str of this Python begins at the end of a page")
+        missing = [field for field, at in fixture.ready["at"].items() if at is None]
+        if missing:
+            raise Skip("no object of this Python begins at the end of a page for %s" % ", ".join(missing))
         path, _ = captured(directory, "--pids", fixture.pid)
         rank = only_rank(json_report("core", path), fixture.pid)
-        check(any(frame["function"] == "wait" for thread in rank["threads"] for frame in thread["frames"]), "no wait(): %r" % stacks_of(rank))
-        for part in (at, at + 16):
-            check(any(start <= part < start + n for start, _, n in loads(path)), "%#x of the name at %#x is not in it" % (part, at))
+        check(any("wait_" in (frame["function"] or "") for thread in rank["threads"] for frame in thread["frames"]), "no wait_...(): %r" % stacks_of(rank))
+        for field, at in fixture.ready["at"].items():
+            for part in (at, at + 16):
+                check(any(start <= part < start + n for start, _, n in loads(path)), "%#x of the %s at %#x is not in it" % (part, field, at))
 
 
 def case_secrets(directory):
