@@ -213,7 +213,8 @@ class Watch {
     const auto stood = decision_->stood_for();
     const auto light = look_at_ranks(asked(), LookKind::kLight, store_, "", false, limit(kLongestLook));
     const watch::Seen seen = light ? light->seen : watch::Seen::kUndecided;
-    if (decision_->looked(seen, light ? light->places : std::nullopt) != Action::kFullLooks)
+    if (decision_->looked(seen, light ? light->places : std::nullopt, light ? light->cost : watch::Seconds(0)) !=
+        Action::kFullLooks)
       return tell_no_hang(stood, seen);
     if (!may_write(Event::kHang)) return;
     event_ = store_.event(WallClock::now(), word_of(Event::kHang));

@@ -1,6 +1,8 @@
 #include "cli/watch_looks.h"
 
+#include <sys/resource.h>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <sstream>
 
@@ -21,6 +23,18 @@ namespace {
 
 // On a busy machine a thread that runs is given a processor within this time.
 constexpr std::chrono::seconds kBetweenLightSamples{2};
+
+// Of this process, which does nothing but one look, and of its children.
+watch::Seconds processor_time() {
+  watch::Seconds all{0};
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    for (const timeval& time : {usage.ru_utime, usage.ru_stime})
+      all += std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  }
+  return all;
+}
 
 // NVIDIA's driver makes one device file for each GPU; a process without one open does not use NCCL.
 bool uses_gpu(Pid pid) {
@@ -115,6 +129,7 @@ std::string look_here(const Options& options, LookKind kind, const watch::Report
     if (kind != LookKind::kLight && result.ranks > 0 && !(unless_healthy && result.seen == watch::Seen::kHealthy))
       result.not_written = write_reports(store, name, std::move(job), std::move(analysis), asked.capture.kept.get());
   }
+  result.cost = processor_time();
   static_assert(std::is_trivially_copyable_v<LookResult>);
   std::string bytes(sizeof result, '\0');
   std::memcpy(bytes.data(), &result, sizeof result);

@@ -36,6 +36,7 @@ struct LookResult {
   std::optional<std::size_t> places;  // Decision::looked()
   std::size_t ranks = 0;              // that were read
   int not_written = 0;                // the errno, if the reports could not be written
+  watch::Seconds cost{0};             // processor time
 };
 
 // `name`: of the reports, without ending. A full look that finds the job healthy writes nothing if `unless_healthy`.

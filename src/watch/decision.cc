@@ -21,6 +21,9 @@ constexpr double kMaxPartOfTimeout = 0.5;
 constexpr int kMaxDoublings = 5;
 // How many looks are followed by one soon.
 constexpr int kMaxRepeated = 2;
+// What looks that show no hang may cost of a processor, for each rank: so much at once, and this part of the time.
+constexpr Seconds kCostAtOnce{1.2};
+constexpr double kPartForLooks = 0.0003;
 
 }  // namespace
 
@@ -36,6 +39,13 @@ Seconds Decision::time_until_look(Stillness stillness) const {
   else if (stillness != Stillness::kAll && !repeats_) least = std::max(least, kPartOfTimeout * settings_.timeout);
   if (!repeats_) least *= static_cast<double>(1 << std::min(healthy_looks_, kMaxDoublings));
   return std::min(least, std::max(kMaxPartOfTimeout * settings_.timeout, 2 * settings_.period));
+}
+
+// A look at many threads that run takes a second of a processor. The looks that are repeated soon are few.
+bool Decision::can_afford_look(Seconds now) const {
+  const auto ranks = static_cast<double>(ranks_.size());
+  return repeats_ || cost_of_looks_ <= ranks * (kCostAtOnce + kPartForLooks * (now - begun_)) ||
+         (looked_at_ && now - *looked_at_ >= kMaxPartOfTimeout * settings_.timeout);
 }
 
 Seconds Decision::margin() const {
@@ -94,7 +104,10 @@ Action Decision::next(const Reading& reading) {
   if (!is_first && stillness < Stillness::kPartly) learn(rates);
   // A stillness that this period does not reach begins again with it.
   const Seconds now = reading.at;
-  if (is_first) since_.fill(now);
+  if (is_first) {
+    since_.fill(now);
+    begun_ = now;
+  }
   for (std::size_t s = index_of(stillness) + 1; s < kStillnessLevels; ++s) since_[s] = now;
   if (stillness == Stillness::kMoving) since_.fill(now);
   if (stillness == Stillness::kMoving && !activities.empty() &&
@@ -113,11 +126,13 @@ Action Decision::next(const Reading& reading) {
     return Action::kBeforeTimeout;
   }
   const Seconds since_look = looked_at_ ? now - *looked_at_ : stood;
-  return std::min(stood, since_look) >= time_until_look(stillness) ? Action::kLightLook : Action::kNone;
+  const bool is_time = std::min(stood, since_look) >= time_until_look(stillness);
+  return is_time && can_afford_look(now) ? Action::kLightLook : Action::kNone;
 }
 
-Action Decision::looked(Seen seen, std::optional<std::size_t> places) {
+Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds cost) {
   if (!before_) return Action::kNone;
+  cost_of_looks_ += cost;
   is_start_ = false;
   const bool is_undecided = seen == Seen::kUndecided;
   const bool is_where_it_was = is_undecided && places_ && places == places_;

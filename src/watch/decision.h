@@ -50,7 +50,8 @@ class Decision {
   // that the job is healthy after all. `places`: what is equal for two looks between which no rank has got further;
   // std::nullopt: that is not known of this one. The first undecided looks, and of a job whose rhythm is not known all
   // first ones, are repeated soon, and a job whose ranks are all where they were in an undecided look before stands.
-  Action looked(Seen seen, std::optional<std::size_t> places = std::nullopt);
+  // `cost`: the processor time that the look took; looks that cost much are rarer.
+  Action looked(Seen seen, std::optional<std::size_t> places = std::nullopt, Seconds cost = Seconds(0));
 
   // Something stands: the caller has to know all children of the ranks, whose work is theirs.
   bool is_suspicious() const { return stillness_ >= Stillness::kPartly; }
@@ -66,10 +67,13 @@ class Decision {
   Action on_ended(const std::vector<Rates>& rates);
   void learn(const std::vector<Rates>& rates);
   void go_on();
+  bool can_afford_look(Seconds now) const;
   Seconds margin() const;
 
   const DecisionSettings settings_;
   std::optional<Reading> before_;
+  Seconds begun_{0};  // the first reading
+  Seconds cost_of_looks_{0};
   std::vector<Rhythm> ranks_;
   std::vector<bool> ended_;
   Stillness stillness_ = Stillness::kMoving;

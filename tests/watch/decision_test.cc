@@ -1,5 +1,8 @@
 #include "watch/decision.h"
 
+#include <algorithm>
+#include <vector>
+
 #include <catch2/catch.hpp>
 
 namespace rankstacks::watch {
@@ -114,6 +117,35 @@ TEST_CASE("looks that find a job healthy become rarer") {
     CHECK(job.until(Action::kLightLook, kWaits) * 5 <= 300);
     job.decision.looked(Seen::kHealthy);
   }
+}
+
+TEST_CASE("looks that cost much are rarer, and those that are repeated soon are not") {
+  constexpr DecisionSettings kLong{.timeout = Seconds(7200)};
+  const auto looks_in_an_hour = [&](Seconds cost) {
+    Job job(4, kLong);
+    std::vector<int> at;
+    for (int period = 1; period <= 720; ++period) {
+      if (job.all(kWaits) != Action::kLightLook) continue;
+      at.push_back(period);
+      job.decision.looked(Seen::kHealthy, std::nullopt, cost);
+    }
+    return at;
+  };
+  const std::vector<int> cheap = looks_in_an_hour(Seconds(0.02)), dear = looks_in_an_hour(Seconds(0.8));
+  CHECK(cheap.size() > 15);
+  CHECK(static_cast<double>(dear.size()) * 0.8 < 4 * (1.2 + 0.0003 * 3600) + 0.8);
+  REQUIRE(dear.size() >= 8);
+  CHECK(std::equal(dear.begin(), dear.begin() + 6, cheap.begin()));
+  // However dear, half of the timeout is the longest time without one.
+  Job job(4, kLong);
+  job.train();
+  REQUIRE(job.until(Action::kLightLook, kWaits) == 2);
+  job.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1000));
+  CHECK(job.until(Action::kLightLook, kWaits) == 720);
+  job.train();
+  REQUIRE(job.until(Action::kLightLook, kWaits) > 2);
+  job.decision.looked(Seen::kUndecided, 7, Seconds(1000));
+  CHECK(job.until(Action::kLightLook, {kComputes, kWaits, kWaits, kWaits}) < 720);
 }
 
 TEST_CASE("a pause that the job has made before is no hang") {
