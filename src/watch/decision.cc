@@ -22,7 +22,7 @@ constexpr int kMaxDoublings = 5;
 // How many looks are followed by one soon.
 constexpr int kMaxRepeated = 2;
 // What looks that show no hang may cost of a processor, for each rank: so much at once, and this part of the time.
-constexpr Seconds kCostAtOnce{1.2};
+constexpr Seconds kCostAtOnce{1};
 constexpr double kPartForLooks = 0.0003;
 
 }  // namespace
