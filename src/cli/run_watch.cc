@@ -225,7 +225,7 @@ class Watch {
           look_at_ranks(asked(), LookKind::kFull, store_, name, looks.next_decides(), limit(kLongestLook));
       const watch::Found found = looks.looked(full_look(result));
       if (found == watch::Found::kHealthy) {
-        decision_->looked(watch::Seen::kHealthy);
+        decision_->looked(watch::Seen::kHealthy, std::nullopt, result->cost);
         return tell_no_hang(stood, watch::Seen::kHealthy);
       }
       note(result, name);

@@ -10,9 +10,10 @@ namespace {
 constexpr std::size_t kMaxInterpretersRead = 64, kMaxThreadsRead = 4096;
 constexpr std::size_t kDict = 64;  // bytes of a PyDictObject: 48, of a free-threaded build 64
 // Structures that others copy whole, and that may begin or end on another page than what this tool reads of them:
-// sizeof(PyUnicodeObject) up to 3.11; a PyVarObject with a pointer, or the first bytes of a bytes object, more; and the
-// largest of those whose sizes CPython does not state, PyCodeObject up to 3.10 and PyThreadState up to 3.12.
-constexpr std::size_t kStr = 72, kTuple = 32, kBytes = 40, kCode = 192, kThread = 512;
+// sizeof(PyUnicodeObject) up to 3.11; a PyVarObject with a pointer, or the first bytes of a bytes object, more; and,
+// where CPython does not state the size, PyCodeObject (3.8 to 3.10) and PyThreadState (3.11) as the headers have them:
+// the largest up to 3.10, and of 3.7 to 3.12.
+constexpr std::size_t kStr = 72, kTuple = 32, kBytes = 40, kCode = 176, kThread = 360;
 constexpr std::size_t kMaxNames = 65'536, kLongestName = 256;
 
 class OtherReads {
