@@ -2,11 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <array>
-#include <atomic>
 #include <cerrno>
 
 #include "target/proc.h"
@@ -24,34 +21,8 @@ std::optional<RunCount> switches_of(Pid pid, Tid tid) {
                   static_cast<std::uint64_t>(*voluntary) + static_cast<std::uint64_t>(*others)};
 }
 
-// Of the descriptors that the tool may have, which all of its captures share.
-constexpr std::size_t kShareKeptOpen = 8;
-std::atomic<std::size_t> kept_open{0};
-
-std::size_t most_kept_open() {
-  rlimit files{};
-  return getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<std::size_t>(files.rlim_cur) / kShareKeptOpen : 0;
-}
-
-std::shared_ptr<const FileDescriptor> open_schedstat(Pid pid, Tid tid) {
-  const auto give_back = [](const FileDescriptor* file) {
-    delete file;
-    --kept_open;
-  };
-  static const std::size_t most = most_kept_open();
-  if (++kept_open <= most) {
-    FileDescriptor file(::open(fmt::format("/proc/{}/task/{}/schedstat", pid, tid).c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.is_open()) return {new FileDescriptor(std::move(file)), give_back};
-  }
-  --kept_open;
-  return nullptr;
-}
-
 std::optional<std::uint64_t> runs_in(const FileDescriptor& schedstat) {
-  std::array<char, 80> text;
-  const ssize_t size = ::pread(schedstat.get(), text.data(), text.size(), 0);
-  if (size <= 0) return std::nullopt;
-  const auto time = parse_schedstat({text.data(), static_cast<std::size_t>(size)});
+  const auto time = read_schedstat(schedstat);
   return time ? std::optional(static_cast<std::uint64_t>(time->runs)) : std::nullopt;
 }
 
@@ -68,7 +39,7 @@ SeenThreads see_threads(Pid pid, const std::vector<Tid>& tids) {
   SeenThreads seen;
   seen.threads.reserve(tids.size());
   for (const Tid tid : tids) {
-    auto schedstat = open_schedstat(pid, tid);
+    auto schedstat = open_schedstat(AT_FDCWD, fmt::format("/proc/{}/task/{}/schedstat", pid, tid).c_str());
     const auto runs = schedstat ? runs_in(*schedstat) : std::nullopt;
     const auto count = runs && *runs > 0 ? std::optional(RunCount{RunCount::Of::kRuns, *runs}) : run_count_of(pid, tid);
     const auto text =

@@ -10,8 +10,8 @@
 #include <array>
 #include <charconv>
 #include <map>
-#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/directory_stream.h"
 #include "target/proc.h"
@@ -52,23 +52,6 @@ void read_io(std::string_view text, Counters& counters) {
   counters.bytes = number_after(text, "rchar: ") + number_after(text, "\nwchar: ");
   counters.reads = number_after(text, "\nsyscr: ");
   counters.writes = number_after(text, "\nsyscw: ");
-}
-
-void read_threads(int directory, std::array<char, kLongestFile>& buffer, Counters& counters) {
-  const int tasks = openat(directory, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const DirectoryStream listing(tasks < 0 ? nullptr : fdopendir(tasks));
-  for (std::size_t n = 0; listing && n < kMaxThreads;) {
-    const dirent* entry = readdir(listing.get());
-    if (entry == nullptr) break;
-    if (entry->d_name[0] == '.') continue;
-    ++n;
-    std::array<char, 64> name{};
-    fmt::format_to_n(name.data(), name.size() - 1, "{}/schedstat", entry->d_name);
-    const auto time = target::parse_schedstat(read_short(tasks, name.data(), buffer));
-    if (!time) continue;
-    counters.runs += time->runs;
-    counters.waited_ms += time->waited_ms;
-  }
 }
 
 }  // namespace
@@ -128,7 +111,43 @@ void ProcessReader::find_children() {
   }
 }
 
-bool ProcessReader::read_counters(const Process& process, Counters& counters) const {
+void ProcessReader::list_threads(Process& process) {
+  const int tasks = openat(process.directory.get(), "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const DirectoryStream listing(tasks < 0 ? nullptr : fdopendir(tasks));
+  std::array<char, kLongestFile> buffer;
+  auto before = std::exchange(process.threads, {});
+  for (std::size_t n = 0; listing && n < kMaxThreads;) {
+    const dirent* entry = readdir(listing.get());
+    if (entry == nullptr) break;
+    if (entry->d_name[0] == '.') continue;
+    ++n;
+    const auto tid = static_cast<Tid>(number_after(entry->d_name, ""));
+    OpenThread thread;
+    if (auto kept = before.extract(tid)) thread = std::move(kept.mapped());
+    thread.time = thread.schedstat ? target::read_schedstat(*thread.schedstat) : std::nullopt;
+    if (!thread.time) {
+      // It is new, has the tid of one that has ended, or its file is not kept open.
+      std::array<char, 64> name{};
+      fmt::format_to_n(name.data(), name.size() - 1, "{}/schedstat", entry->d_name);
+      thread.schedstat = target::open_schedstat(tasks, name.data());
+      thread.time = thread.schedstat ? target::read_schedstat(*thread.schedstat)
+                                     : target::parse_schedstat(read_short(tasks, name.data(), buffer));
+    }
+    process.threads.emplace_hint(process.threads.end(), tid, std::move(thread));
+  }
+}
+
+// As many threads as before, all of which were there before and still are: they are all.
+bool ProcessReader::read_same_threads(Process& process, std::size_t number) {
+  if (process.threads.size() != number) return false;
+  for (auto& [tid, thread] : process.threads) {
+    thread.time = thread.schedstat ? target::read_schedstat(*thread.schedstat) : std::nullopt;
+    if (!thread.time) return false;
+  }
+  return true;
+}
+
+bool ProcessReader::read_counters(Process& process, Counters& counters) {
   std::array<char, kLongestFile> buffer;
   const int directory = process.directory.get();
   const auto stat = target::proc::parse_stat(read_short(directory, "stat", buffer));
@@ -136,7 +155,12 @@ bool ProcessReader::read_counters(const Process& process, Counters& counters) co
   counters.cpu_ms = stat->cpu_ms;
   counters.is_ready = stat->state == 'R';
   read_io(read_short(directory, "io", buffer), counters);
-  read_threads(directory, buffer, counters);
+  if (!read_same_threads(process, static_cast<std::size_t>(stat->threads))) list_threads(process);
+  for (const auto& [tid, thread] : process.threads) {
+    if (!thread.time) continue;
+    counters.runs += thread.time->runs;
+    counters.waited_ms += thread.time->waited_ms;
+  }
   return true;
 }
 

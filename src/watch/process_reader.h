@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/types.h"
+#include "target/run_time.h"
 #include "watch/reading.h"
 
 namespace rankstacks::watch {
@@ -38,14 +41,21 @@ class ProcessReader {
   const FileDescriptor& end_descriptor(std::size_t rank) const { return ends_[rank]; }
 
  private:
+  struct OpenThread {
+    std::shared_ptr<const FileDescriptor> schedstat;  // `target::open_schedstat`
+    std::optional<target::RunTime> time;              // nullopt: it has ended, or the kernel does not count
+  };
   struct Process {
     WatchedProcess id;
     std::size_t rank = 0;
     bool is_rank = true, is_new = false, ended = false;
-    FileDescriptor directory;  // /proc/PID
+    FileDescriptor directory;           // /proc/PID
+    std::map<Tid, OpenThread> threads;  // of the last reading
   };
   void open(WatchedProcess id, std::size_t rank, bool is_rank, bool is_new);
-  bool read_counters(const Process& process, Counters& counters) const;
+  static void list_threads(Process& process);
+  static bool read_same_threads(Process& process, std::size_t number);
+  static bool read_counters(Process& process, Counters& counters);
 
   std::vector<Process> processes_;
   std::vector<WatchedProcess> rank_processes_;
