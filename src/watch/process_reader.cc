@@ -54,6 +54,11 @@ void read_io(std::string_view text, Counters& counters) {
   counters.writes = number_after(text, "\nsyscw: ");
 }
 
+void add(const target::RunTime& time, Counters& counters) {
+  counters.runs += time.runs;
+  counters.waited_ms += time.waited_ms;
+}
+
 }  // namespace
 
 void ProcessReader::open(WatchedProcess id, std::size_t rank, bool is_rank, bool is_new) {
@@ -111,39 +116,44 @@ void ProcessReader::find_children() {
   }
 }
 
-void ProcessReader::list_threads(Process& process) {
+void ProcessReader::list_threads(Process& process, Counters& counters) {
   const int tasks = openat(process.directory.get(), "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const DirectoryStream listing(tasks < 0 ? nullptr : fdopendir(tasks));
   std::array<char, kLongestFile> buffer;
-  auto before = std::exchange(process.threads, {});
+  const auto before = std::exchange(process.threads, {});
   for (std::size_t n = 0; listing && n < kMaxThreads;) {
     const dirent* entry = readdir(listing.get());
     if (entry == nullptr) break;
     if (entry->d_name[0] == '.') continue;
     ++n;
     const auto tid = static_cast<Tid>(number_after(entry->d_name, ""));
-    OpenThread thread;
-    if (auto kept = before.extract(tid)) thread = std::move(kept.mapped());
-    thread.time = thread.schedstat ? target::read_schedstat(*thread.schedstat) : std::nullopt;
-    if (!thread.time) {
+    const auto kept = before.find(tid);
+    auto schedstat = kept == before.end() ? nullptr : kept->second;
+    auto time = schedstat ? target::read_schedstat(*schedstat) : std::nullopt;
+    if (!time) {
       // It is new, has the tid of one that has ended, or its file is not kept open.
       std::array<char, 64> name{};
       fmt::format_to_n(name.data(), name.size() - 1, "{}/schedstat", entry->d_name);
-      thread.schedstat = target::open_schedstat(tasks, name.data());
-      thread.time = thread.schedstat ? target::read_schedstat(*thread.schedstat)
-                                     : target::parse_schedstat(read_short(tasks, name.data(), buffer));
+      schedstat = target::open_schedstat(tasks, name.data());
+      time = schedstat ? target::read_schedstat(*schedstat)
+                       : target::parse_schedstat(read_short(tasks, name.data(), buffer));
     }
-    process.threads.emplace_hint(process.threads.end(), tid, std::move(thread));
+    if (!time) continue;
+    add(*time, counters);
+    if (schedstat) process.threads.emplace_hint(process.threads.end(), tid, std::move(schedstat));
   }
 }
 
-// As many threads as before, all of which were there before and still are: they are all.
-bool ProcessReader::read_same_threads(Process& process, std::size_t number) {
+// As many threads as before, all of which were there before and still are: they are all. Else nothing is added.
+bool ProcessReader::read_same_threads(const Process& process, std::size_t number, Counters& counters) {
   if (process.threads.size() != number) return false;
-  for (auto& [tid, thread] : process.threads) {
-    thread.time = thread.schedstat ? target::read_schedstat(*thread.schedstat) : std::nullopt;
-    if (!thread.time) return false;
+  Counters all = counters;
+  for (const auto& [tid, schedstat] : process.threads) {
+    const auto time = target::read_schedstat(*schedstat);
+    if (!time) return false;
+    add(*time, all);
   }
+  counters = all;
   return true;
 }
 
@@ -155,12 +165,8 @@ bool ProcessReader::read_counters(Process& process, Counters& counters) {
   counters.cpu_ms = stat->cpu_ms;
   counters.is_ready = stat->state == 'R';
   read_io(read_short(directory, "io", buffer), counters);
-  if (!read_same_threads(process, static_cast<std::size_t>(stat->threads))) list_threads(process);
-  for (const auto& [tid, thread] : process.threads) {
-    if (!thread.time) continue;
-    counters.runs += thread.time->runs;
-    counters.waited_ms += thread.time->waited_ms;
-  }
+  const auto threads = static_cast<std::size_t>(stat->threads);
+  if (!read_same_threads(process, threads, counters)) list_threads(process, counters);
   return true;
 }
 
@@ -174,6 +180,7 @@ Reading ProcessReader::read() {
                        .is_new = process.is_new};
     process.ended = process.ended || !read_counters(process, one.counters);
     one.ended = process.ended;
+    if (process.ended) process.threads.clear();
     process.is_new = false;
     reading.processes.push_back(one);
   }

@@ -10,7 +10,6 @@
 
 #include "base/file_descriptor.h"
 #include "base/types.h"
-#include "target/run_time.h"
 #include "watch/reading.h"
 
 namespace rankstacks::watch {
@@ -41,20 +40,17 @@ class ProcessReader {
   const FileDescriptor& end_descriptor(std::size_t rank) const { return ends_[rank]; }
 
  private:
-  struct OpenThread {
-    std::shared_ptr<const FileDescriptor> schedstat;  // `target::open_schedstat`
-    std::optional<target::RunTime> time;              // nullopt: it has ended, or the kernel does not count
-  };
   struct Process {
     WatchedProcess id;
     std::size_t rank = 0;
     bool is_rank = true, is_new = false, ended = false;
-    FileDescriptor directory;           // /proc/PID
-    std::map<Tid, OpenThread> threads;  // of the last reading
+    FileDescriptor directory;  // /proc/PID
+    // The schedstat of each thread of the last reading; without those of which it could not be kept open.
+    std::map<Tid, std::shared_ptr<const FileDescriptor>> threads;
   };
   void open(WatchedProcess id, std::size_t rank, bool is_rank, bool is_new);
-  static void list_threads(Process& process);
-  static bool read_same_threads(Process& process, std::size_t number);
+  static void list_threads(Process& process, Counters& counters);
+  static bool read_same_threads(const Process& process, std::size_t number, Counters& counters);
   static bool read_counters(Process& process, Counters& counters);
 
   std::vector<Process> processes_;

@@ -84,8 +84,17 @@ TEST_CASE("runs of threads that come and go count as long as they are there") {
     wait_for(1);
     const std::int64_t after = runs_read();
     CHECK(after < together);
+    CHECK(after > alone);
     least = alone + 1;
   }
+  // As many threads as at the reading before, and others.
+  REQUIRE(write(orders[1], "s", 1) == 1);
+  wait_for(4);
+  const std::int64_t first = runs_read();
+  REQUIRE(first > 0);
+  REQUIRE(write(orders[1], "es", 2) == 2);
+  wait_for(5);
+  CHECK(runs_read() > 0);
 }
 
 }  // namespace
