@@ -199,8 +199,8 @@ class Watch {
     switch (action) {
       case Action::kNone: break;
       case Action::kAllEnded: tell("the job has ended"); return false;
-      case Action::kLightLook:
-      case Action::kFullLooks: look_whether_it_hangs(); break;
+      case Action::kLightLook: look_whether_it_hangs(); break;
+      case Action::kFullLooks: take_full_looks(); break;
       case Action::kBeforeTimeout: look_before_timeout(); break;
       case Action::kRankEnded:
         if (end != watch::End::kNormally) look_at_the_rest(end.value_or(watch::End::kUnknown));
@@ -216,7 +216,12 @@ class Watch {
     if (decision_->looked(seen, light ? light->places : std::nullopt, light ? light->cost : watch::Seconds(0)) !=
         Action::kFullLooks)
       return tell_no_hang(stood, seen);
+    take_full_looks();
+  }
+
+  void take_full_looks() {
     if (!may_write(Event::kHang)) return;
+    const auto stood = decision_->stood_for();
     event_ = store_.event(WallClock::now(), word_of(Event::kHang));
     watch::FullLooks looks;
     while (looks.goes_on()) {
@@ -248,8 +253,9 @@ class Watch {
   }
 
   void tell_no_hang(watch::Seconds stood, watch::Seen seen) {
+    static constexpr std::array kFinds = {"at work", "standing", "undecided"};  // as in Seen
     tell(fmt::format("no rank has moved for {:.0f} s; a look finds the job {}", stood.count(),
-                     seen == watch::Seen::kHealthy ? "at work" : "undecided"));
+                     kFinds[static_cast<std::size_t>(seen)]));
   }
 
   void look_before_timeout() {

@@ -11,6 +11,11 @@ constexpr std::size_t index_of(Stillness stillness) { return static_cast<std::si
 // in which nothing moved may be that of a hang.
 constexpr Seconds kBeforeRhythm{60};
 constexpr double kPeriodsBeforeRhythm = 12;
+// The parts of that time after which it is looked at already, so that what takes several looks is decided by its end;
+// two in a row that find it hung are enough, and one if the next would be done too late: on a machine so busy that a
+// look takes long.
+constexpr std::array kEarlyLooks{1 / 6.0, 5 / 12.0, 2 / 3.0};
+constexpr double kLastEarlyLook = 3 / 4.0;
 // A pause that was seen once may be this much longer the next time.
 constexpr double kLongerPause = 1.5;
 // Where one rank works and the others wait, or nothing can be compared, there is this part of the timeout for it: a
@@ -30,6 +35,7 @@ constexpr double kPartForLooks = 0.0003;
 Decision::Decision(const DecisionSettings& settings) : settings_(settings) {}
 
 Seconds Decision::stood_for() const {
+  if (hung_since_) return before_->at - *hung_since_;
   return before_ && stillness_ != Stillness::kMoving ? before_->at - since_[index_of(stillness_)] : Seconds(0);
 }
 
@@ -86,7 +92,18 @@ void Decision::go_on() {
   healthy_looks_ = 0;
   repeated_ = 0;
   repeats_ = false;
+  found_hung_.reset();
   places_.reset();
+}
+
+bool Decision::is_early() const { return is_start_ && stood_for() < time_until_look(stillness_); }
+
+bool Decision::is_time_for_look(Seconds stood) const {
+  const Seconds until = time_until_look(stillness_);
+  if (is_early())
+    return !may_move_ && early_looks_ < kEarlyLooks.size() && stood >= kEarlyLooks.at(early_looks_) * until &&
+           !(found_hung_ && stood > kLastEarlyLook * until);
+  return std::min(stood, looked_at_ ? before_->at - *looked_at_ : stood) >= until;
 }
 
 Action Decision::next(const Reading& reading) {
@@ -95,12 +112,18 @@ Action Decision::next(const Reading& reading) {
   const bool is_first = !before_;
   const std::vector<Rates> rates = is_first ? std::vector<Rates>(reading.ranks) : rates_between(*before_, reading);
   std::vector<Activity> activities;
+  may_move_ = false;
   if (!is_first)
     for (std::size_t r = 0; r < rates.size(); ++r)
-      if (rates[r].alive) activities.push_back(ranks_[r].activity(rates[r]));
+      if (rates[r].alive) {
+        activities.push_back(ranks_[r].activity(rates[r]));
+        may_move_ |= ranks_[r].may_move(rates[r]);
+      }
   const Action ended = is_first ? Action::kNone : on_ended(rates);
   const Stillness stillness = activities.empty() ? Stillness::kMoving : stillness_of(activities);
   if (stillness < Stillness::kPartly && stillness_ >= Stillness::kPartly) go_on();
+  if (stillness == Stillness::kMoving || may_move_) early_looks_ = 0;
+  if (found_hung_ && stillness < *found_hung_) found_hung_.reset();
   if (!is_first && stillness < Stillness::kPartly) learn(rates);
   // A stillness that this period does not reach begins again with it.
   const Seconds now = reading.at;
@@ -125,26 +148,38 @@ Action Decision::next(const Reading& reading) {
     announced_timeout_ = true;
     return Action::kBeforeTimeout;
   }
-  const Seconds since_look = looked_at_ ? now - *looked_at_ : stood;
-  const bool is_time = std::min(stood, since_look) >= time_until_look(stillness);
-  return is_time && can_afford_look(now) ? Action::kLightLook : Action::kNone;
+  if (found_hung_ && now - since_[index_of(*found_hung_)] >= time_until_look(*found_hung_)) {
+    hung_since_ = since_[index_of(*found_hung_)];
+    found_hung_.reset();
+    is_start_ = false;
+    return Action::kFullLooks;
+  }
+  return is_time_for_look(stood) && can_afford_look(now) ? Action::kLightLook : Action::kNone;
 }
 
 Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds cost) {
   if (!before_) return Action::kNone;
   cost_of_looks_ += cost;
-  is_start_ = false;
   const bool is_undecided = seen == Seen::kUndecided;
   const bool is_where_it_was = is_undecided && places_ && places == places_;
+  const bool hangs = seen == Seen::kStands || is_where_it_was || (is_undecided && stillness_ == Stillness::kAll);
   places_ = is_undecided ? places : std::nullopt;
+  const bool found_before = found_hung_.has_value();
+  found_hung_.reset();
+  hung_since_.reset();
+  if (is_early()) {
+    early_looks_ = hangs && found_before ? kEarlyLooks.size() : early_looks_ + 1;
+    if (hangs) found_hung_ = stillness_;
+    return Action::kNone;
+  }
+  is_start_ = false;
   repeats_ = (is_undecided || !has_rhythm_) && repeated_ < kMaxRepeated;
   repeated_ += repeats_;
-  if (seen == Seen::kStands || is_where_it_was || (is_undecided && stillness_ == Stillness::kAll)) {
+  if (hangs) {
     hung_since_ = since_[index_of(stillness_)];
     return Action::kFullLooks;
   }
   if (!repeats_) ++healthy_looks_;
-  hung_since_.reset();
   looked_at_ = before_->at;
   return Action::kNone;
 }

@@ -5,6 +5,9 @@
 //        ^                                                  └── it stands ──> full looks, report ──> hung
 //        └──────────────── it moves again ──────────────────────────────────────────────────────────┘  └─> one look
 //                                                                                                just before the timeout
+//
+// Where no rhythm is known yet, the light looks come before the time at which it is called one that hangs: what the
+// last of them has shown counts then.
 #pragma once
 
 #include <array>
@@ -20,7 +23,7 @@ namespace rankstacks::watch {
 enum class Action {
   kNone,
   kLightLook,      // two samples: does it stand?
-  kFullLooks,      // it does: three looks, and the reports
+  kFullLooks,      // it does: three looks, and the reports. Follows from a light look, at once or some readings later
   kBeforeTimeout,  // it still does, and its own watchdog is about to end it
   kRankEnded,      // a rank has ended while others live
   kAllEnded,
@@ -56,7 +59,7 @@ class Decision {
   // Something stands: the caller has to know all children of the ranks, whose work is theirs.
   bool is_suspicious() const { return stillness_ >= Stillness::kPartly; }
   bool is_hung() const { return hung_since_.has_value(); }
-  // For how long it has stood, at the last reading.
+  // For how long it has stood, at the last reading; if it is hung, for how long it has been.
   Seconds stood_for() const;
   // How long it may stand as it does now until it is looked at.
   Seconds time_until_look(Stillness stillness) const;
@@ -67,6 +70,9 @@ class Decision {
   Action on_ended(const std::vector<Rates>& rates);
   void learn(const std::vector<Rates>& rates);
   void go_on();
+  // The job has not yet stood for as long as any may before its rhythm is known.
+  bool is_early() const;
+  bool is_time_for_look(Seconds stood) const;
   bool can_afford_look(Seconds now) const;
   Seconds margin() const;
 
@@ -79,7 +85,7 @@ class Decision {
   Stillness stillness_ = Stillness::kMoving;
   // Since when each period was at least that still; of a stillness that it is not in, the time of the last reading.
   std::array<Seconds, kStillnessLevels> since_{};
-  bool is_start_ = true;     // it has not moved as it usually does, nor been looked at
+  bool is_start_ = true;     // it has not moved as it usually does, nor been looked at but for early looks
   bool has_rhythm_ = false;  // it has moved as it usually does
   // The longest time that the job has stood and then gone on by itself, or was found healthy.
   Seconds longest_pause_{0};
@@ -87,6 +93,10 @@ class Decision {
   int repeated_ = 0;                   // looks that were followed by one soon, the same
   bool repeats_ = false;               // the next look comes soon
   std::optional<std::size_t> places_;  // of the last look, if that was undecided
+  bool may_move_ = false;              // by the last reading, some rank whose rhythm is not known
+  std::size_t early_looks_ = 0;        // since it last moved, or may have
+  // How still it was at the last look, if that was an early one and found that it hangs.
+  std::optional<Stillness> found_hung_;
   std::optional<Seconds> looked_at_;   // the last light look that did not end in a report
   std::optional<Seconds> hung_since_;  // while it is hung: since when it stands
   bool announced_timeout_ = false;

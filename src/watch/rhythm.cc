@@ -36,7 +36,11 @@ bool Rhythm::is_down(Feature feature, double rate) const {
 // before it: each event loop of Gloo wakes a hundred times a second, and takes nearly no processor time.
 bool Rhythm::is_quiet(const Rates& rates) const {
   if (is_down(kRuns, rates.runs) || usual(kCpu)) return true;
-  return !is_known() && is_down(kReads, rates.reads) && is_down(kWrites, rates.writes);
+  return !is_known() && !may_move(rates);
+}
+
+bool Rhythm::may_move(const Rates& rates) const {
+  return !is_known() && !(is_down(kReads, rates.reads) && is_down(kWrites, rates.writes));
 }
 
 Activity Rhythm::activity(const Rates& rates) const {

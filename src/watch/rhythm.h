@@ -31,6 +31,8 @@ class Rhythm {
  public:
   Activity activity(const Rates& rates) const;
   void learn(const Rates& rates);
+  // Nothing is known to compare with, and it reads or writes more than threads in the background do.
+  bool may_move(const Rates& rates) const;
   // Enough periods to know what is usual.
   bool is_known() const { return learned_ >= kLeast; }
 

@@ -10,9 +10,11 @@ namespace {
 
 struct Work {
   double cpu = 0;  // processors
-  double runs = 0, reads = 0, writes = 0;
+  double runs = 0, reads = 0, writes = 0, bytes = 0;
 };
 constexpr Work kTrains{0.9, 400, 50, 2}, kWaits{0.001, 10, 0, 0}, kPolls{1, 12, 0, 0}, kComputes{1, 20, 0, 0};
+
+constexpr int kEarlyLooks = 3;
 
 // A job whose readings are made up, and the decision about it.
 class Job {
@@ -32,6 +34,7 @@ class Job {
       counters.cpu_ms += of_ranks[r].cpu * 1000 * seconds;
       counters.runs += static_cast<std::int64_t>(of_ranks[r].runs * seconds);
       counters.reads += static_cast<std::int64_t>(of_ranks[r].reads * seconds);
+      counters.bytes += static_cast<std::int64_t>(of_ranks[r].bytes * seconds);
       counters.writes += static_cast<std::int64_t>(of_ranks[r].writes * seconds);
     }
     return decision.next(reading_);
@@ -50,9 +53,20 @@ class Job {
   void train(int periods = 20) {
     for (int n = 0; n < periods; ++n) REQUIRE(all(kTrains) == Action::kNone);
   }
+  // The looks at a job before it has stood for a minute from its beginning. Returns the number of periods until the
+  // first look after these.
+  int pass_early_looks(const std::vector<Work>& work) {
+    int periods = 0;
+    for (int n = 0; n < kEarlyLooks; ++n) {
+      periods += until(Action::kLightLook, work);
+      REQUIRE(decision.looked(Seen::kHealthy) == Action::kNone);
+    }
+    return periods + until(Action::kLightLook, work);
+  }
+  int pass_early_looks(const Work& work) { return pass_early_looks(std::vector<Work>(reading_.ranks, work)); }
   // The first looks at a job that does this from its beginning.
   void find_healthy_at_start(const Work& work) {
-    for (int n = 0; n < 3; ++n) {
+    for (int n = 0; n < kEarlyLooks + 3; ++n) {
       REQUIRE(until(Action::kLightLook, work) > 0);
       decision.looked(Seen::kHealthy);
     }
@@ -144,7 +158,7 @@ TEST_CASE("looks that cost much are rarer, and those that are repeated soon are 
   CHECK(job.until(Action::kLightLook, kWaits) == 720);
   // The first looks at a job whose rhythm is not known.
   Job unknown(4, kLong);
-  REQUIRE(unknown.until(Action::kLightLook, kComputes) > 0);
+  REQUIRE(unknown.pass_early_looks(kComputes) > 0);
   for (int n = 0; n < 2; ++n) {
     unknown.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1000));
     CHECK(unknown.until(Action::kLightLook, kComputes) == 2);
@@ -186,7 +200,7 @@ TEST_CASE("one rank that computes while the others wait has longer, and then is 
 
 TEST_CASE("a job of which the counters say nothing is looked at before its timeout") {
   Job job;
-  const int first = job.until(Action::kLightLook, kComputes);
+  const int first = job.pass_early_looks(kComputes);
   CHECK(first * 5 >= 60);
   CHECK(first * 5 <= 70);
   // A look may find it at work by chance.
@@ -205,7 +219,7 @@ TEST_CASE("a job of which the counters say nothing is looked at before its timeo
 
 TEST_CASE("a job that stands from its beginning is looked at after a minute") {
   Job job;
-  const int periods = job.until(Action::kLightLook, kWaits);
+  const int periods = job.pass_early_looks(kWaits);
   CHECK(periods * 5 >= 60);
   CHECK(periods * 5 <= 70);
   CHECK(job.decision.looked(Seen::kUndecided) == Action::kFullLooks);
@@ -213,15 +227,91 @@ TEST_CASE("a job that stands from its beginning is looked at after a minute") {
   for (const Work& other : {Work{0.004, 300, 0, 0}, kPolls}) {
     Job started;
     for (int n = 0; n < 3; ++n) REQUIRE(started.all({1, 500, 3000, 10}) == Action::kNone);
-    const int after = started.until(Action::kLightLook, {other, kWaits, kWaits, kWaits});
+    const int after = started.pass_early_looks({other, kWaits, kWaits, kWaits});
     CHECK(after * 5 >= 60);
     CHECK(after * 5 <= 70);
   }
 }
 
+TEST_CASE("a job that several looks show to hang is noticed as soon as it has stood for a minute from its beginning") {
+  Job job;
+  int periods = 0;
+  const auto look = [&](const Work& work, Seen seen, std::optional<std::size_t> places = std::nullopt) {
+    periods += job.until(Action::kLightLook, work);
+    CHECK(job.decision.looked(seen, places) == Action::kNone);
+    CHECK_FALSE(job.decision.is_hung());
+  };
+  SECTION("ranks that poll, and are where they were") {
+    for (int n = 0; n < kEarlyLooks; ++n) look(kPolls, Seen::kUndecided, 7);
+    CHECK(periods * 5 < 60);
+    periods += job.until(Action::kFullLooks, kPolls);
+    CHECK(periods * 5 == 60);
+    CHECK(job.decision.is_hung());
+    CHECK(job.decision.stood_for() == Seconds(60));
+  }
+  SECTION("ranks that sleep") {
+    look(kWaits, Seen::kHealthy);
+    look(kWaits, Seen::kHealthy);
+    look(kWaits, Seen::kUndecided);
+    CHECK(periods + job.until(Action::kFullLooks, kWaits) == 12);
+  }
+  SECTION("two looks in a row are enough") {
+    look(kPolls, Seen::kHealthy);
+    look(kPolls, Seen::kStands);
+    look(kPolls, Seen::kStands);
+    CHECK(periods + job.until(Action::kFullLooks, kPolls) == 12);
+  }
+  SECTION("one is enough where looks take long") {
+    periods = job.until(Action::kLightLook, kPolls);
+    for (; periods < 9; ++periods) job.all(kPolls);  // while that look goes on
+    CHECK(job.decision.looked(Seen::kStands) == Action::kNone);
+    CHECK(periods + job.until(Action::kFullLooks, kPolls) == 12);
+  }
+  SECTION("ranks that poll, and then sleep") {
+    look(kPolls, Seen::kStands);
+    look(kPolls, Seen::kStands);
+    CHECK(periods * 5 < 40);
+    while (++periods < 11) CHECK(job.all(kPolls) == Action::kNone);
+    CHECK(job.all(kWaits) == Action::kNone);
+    CHECK(job.all(kWaits) == Action::kFullLooks);
+    CHECK(job.decision.stood_for() == Seconds(60));
+  }
+  SECTION("only the last early look counts") {
+    look(kPolls, Seen::kStands);
+    look(kPolls, Seen::kHealthy);
+    look(kPolls, Seen::kHealthy);
+    CHECK(periods + job.until(Action::kLightLook, kPolls) == 12);
+    CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kNone);
+  }
+  SECTION("a job that is less still since is looked at once more") {
+    for (int n = 0; n < 2; ++n) look(kWaits, Seen::kStands);
+    CHECK(periods + job.until(Action::kLightLook, kComputes) == 12);
+    CHECK(job.decision.looked(Seen::kHealthy) == Action::kNone);
+    CHECK(job.until(Action::kLightLook, kComputes) > 1);
+  }
+  SECTION("one that goes on is not") {
+    for (int n = 0; n < 2; ++n) look(kWaits, Seen::kStands);
+    job.train(100);
+  }
+  SECTION("ranks that poll, and then move data") {
+    for (int n = 0; n < kEarlyLooks; ++n) look(kPolls, Seen::kUndecided, 7);
+    const Work moves{.cpu = 1, .runs = 12, .bytes = 5e6};
+    CHECK(job.all(moves) == Action::kNone);
+    CHECK(job.until(Action::kLightLook, kPolls) * 5 >= 60);
+    CHECK(job.decision.looked(Seen::kHealthy) == Action::kNone);
+  }
+  SECTION("it goes on once, and its minute begins anew") {
+    for (int n = 0; n < 2; ++n) look(kWaits, Seen::kStands);
+    REQUIRE(job.all(kTrains) == Action::kNone);
+    for (int n = 0; n < 2; ++n) look(kWaits, Seen::kStands);
+    CHECK(job.until(Action::kFullLooks, kWaits) * 5 >= 10);
+    CHECK(job.decision.stood_for() >= Seconds(60));
+  }
+}
+
 TEST_CASE("a job whose ranks are where they were in the undecided look before stands") {
   Job job;
-  job.until(Action::kLightLook, kPolls);
+  job.pass_early_looks(kPolls);
   CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kNone);
   CHECK(job.until(Action::kLightLook, kPolls) == 2);
   SECTION("they are") { CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kFullLooks); }
@@ -241,7 +331,9 @@ TEST_CASE("a job whose ranks are where they were in the undecided look before st
 
 TEST_CASE("a job that never moves, and now and then half stands, is not looked at all the time") {
   Job job;
-  int looks = 0;
+  job.pass_early_looks(kComputes);
+  job.decision.looked(Seen::kHealthy);
+  int looks = 1;
   for (int n = 0; n < 360; ++n) {  // half an hour
     const bool half = n % 4 < 2;
     const Action action = half ? job.step({kComputes, kWaits, kWaits, kWaits}) : job.all(kComputes);
