@@ -20,8 +20,8 @@ bool gets_on(const JobSnapshot& job, const Analysis& analysis, const Suspect& su
 
 // A thread that gives its processor back at once does not lack one, however often it is ready to run: it polls.
 bool lacks_processor(const RankSnapshot& rank) {
-  constexpr double kLeastPart = 0.05;  // of the time between the samples
-  constexpr double kShortTurn = 0.5;   // ms on a processor
+  constexpr double kLeastPart = 0.1;  // of the time between the samples
+  constexpr double kShortTurn = 0.1;  // ms on a processor; where many threads want one, turns of 0.5 ms are usual
   return std::ranges::any_of(rank.threads, [](const ThreadSnapshot& thread) {
     if (thread.state != 'R') return false;
     const auto& motion = thread.motion;

@@ -226,12 +226,15 @@ class Watch {
     watch::FullLooks looks;
     while (looks.goes_on()) {
       const std::string name = name_of_look(looks.number());
-      const auto result =
-          look_at_ranks(asked(), LookKind::kFull, store_, name, looks.next_decides(), limit(kLongestLook));
-      const watch::Found found = looks.looked(full_look(result));
-      if (found == watch::Found::kHealthy) {
-        decision_->looked(watch::Seen::kHealthy, std::nullopt, result->cost);
-        return tell_no_hang(stood, watch::Seen::kHealthy);
+      const bool decides = looks.next_decides();
+      const auto result = look_at_ranks(asked(), LookKind::kFull, store_, name, decides, limit(kLongestLook));
+      const bool hangs =
+          decides && result && decision_->looked(result->seen, result->places, result->cost) == Action::kFullLooks;
+      const watch::Found found = looks.looked(full_look(result, hangs));
+      if (found == watch::Found::kNoHang) {
+        remove(name);
+        events_.pop_back();
+        return tell_no_hang(stood, result->seen);
       }
       note(result, name);
       if (found == watch::Found::kHangs)
@@ -247,9 +250,9 @@ class Watch {
 
   std::string name_of_look(int number) const { return fmt::format("{}-{}", event_, number); }
 
-  static std::optional<watch::FullLook> full_look(const std::optional<LookResult>& result) {
+  static std::optional<watch::FullLook> full_look(const std::optional<LookResult>& result, bool hangs) {
     if (!result) return std::nullopt;
-    return watch::FullLook{.seen = result->seen, .ranks = result->ranks, .written = result->not_written == 0};
+    return watch::FullLook{.hangs = hangs, .ranks = result->ranks, .written = result->not_written == 0};
   }
 
   void tell_no_hang(watch::Seconds stood, watch::Seen seen) {

@@ -159,7 +159,6 @@ Action Decision::next(const Reading& reading) {
 
 Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds cost) {
   if (!before_) return Action::kNone;
-  cost_of_looks_ += cost;
   const bool is_undecided = seen == Seen::kUndecided;
   const bool is_where_it_was = is_undecided && places_ && places == places_;
   const bool hangs = seen == Seen::kStands || is_where_it_was || (is_undecided && stillness_ == Stillness::kAll);
@@ -170,6 +169,7 @@ Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds co
   if (is_early()) {
     early_looks_ = hangs && found_before ? kEarlyLooks.size() : early_looks_ + 1;
     if (hangs) found_hung_ = stillness_;
+    cost_of_looks_ += cost;
     return Action::kNone;
   }
   is_start_ = false;
@@ -179,6 +179,7 @@ Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds co
     hung_since_ = since_[index_of(stillness_)];
     return Action::kFullLooks;
   }
+  cost_of_looks_ += cost;
   if (!repeats_) ++healthy_looks_;
   looked_at_ = before_->at;
   return Action::kNone;

@@ -49,11 +49,11 @@ class Decision {
   Action next(const Reading& reading);
   // A rank has ended, which the kernel reports between two readings.
   Action ended(std::size_t rank);
-  // What follows from the light look that was asked for: kFullLooks or kNone. Also called if the full looks then show
-  // that the job is healthy after all. `places`: what is equal for two looks between which no rank has got further;
-  // std::nullopt: that is not known of this one. The first undecided looks, and of a job whose rhythm is not known all
-  // first ones, are repeated soon, and a job whose ranks are all where they were in an undecided look before stands.
-  // `cost`: the processor time that the look took; looks that cost much are rarer.
+  // What follows from the light look that was asked for, and from the first full look: kFullLooks, the job hangs, or
+  // kNone. `places`: what is equal for two looks between which no rank has got further; std::nullopt: that is not known
+  // of this one. The first undecided looks, and of a job whose rhythm is not known all first ones, are repeated soon,
+  // and a job whose ranks are all where they were in an undecided look before stands. `cost`: the processor time that
+  // the look took; looks that cost much and show no hang are rarer.
   Action looked(Seen seen, std::optional<std::size_t> places = std::nullopt, Seconds cost = Seconds(0));
 
   // Something stands: the caller has to know all children of the ranks, whose work is theirs.

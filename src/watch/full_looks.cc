@@ -6,9 +6,9 @@ Found FullLooks::looked(const std::optional<FullLook>& look) {
   const bool decides = next_decides();
   ++done_;
   if (!look) return Found::kNothing;
-  if (decides && look->seen == Seen::kHealthy) {
+  if (decides && !look->hangs) {
     over_ = true;
-    return Found::kHealthy;
+    return Found::kNoHang;
   }
   over_ = look->ranks == 0;
   if (!look->written) return Found::kNothing;

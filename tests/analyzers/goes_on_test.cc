@@ -14,7 +14,7 @@ const Stack kComputes =
     Stack{nat("engine::solve()", "/home/u/engine.so"), py("evaluate", "/home/u/train.py", 12)} + in_main(20);
 
 // Rank 0 computes at one place, and the others wait for it.
-LiteralJob evaluates(std::optional<double> cpu_ms) {
+LiteralJob evaluates(std::optional<double> cpu_ms, std::int64_t runs = 1) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     ThreadSnapshot& main =
@@ -25,7 +25,7 @@ LiteralJob evaluates(std::optional<double> cpu_ms) {
     motion.places = 1;
     motion.in_one_function = true;
     motion.cpu_ms = r == 0 ? *cpu_ms : 0;
-    motion.runs = motion.cpu_ms > 0;
+    motion.runs = motion.cpu_ms > 0 ? runs : 0;
     motion.span_ms = 700;
     main.motion = motion;
   }
@@ -48,8 +48,10 @@ TEST_CASE("a suspect that has run and is where it was makes no progress") {
 
 TEST_CASE("a suspect that had no processor could not have moved") {
   CHECK(goes_on(evaluates(0)) == GoesOn::kNotKnown);
-  CHECK(goes_on(evaluates(30)) == GoesOn::kNotKnown);
-  CHECK(goes_on(evaluates(40)) == GoesOn::kNo);
+  CHECK(goes_on(evaluates(60)) == GoesOn::kNotKnown);
+  CHECK(goes_on(evaluates(80)) == GoesOn::kNo);
+  CHECK(goes_on(evaluates(40, 100)) == GoesOn::kNotKnown);  // 30 threads for each processor, and some interrupt it
+  CHECK(goes_on(evaluates(4, 100)) == GoesOn::kNo);         // it gives it back
   CHECK(goes_on(evaluates(std::nullopt)) == GoesOn::kNotKnown);
 }
 

@@ -387,6 +387,25 @@ TEST_CASE("full looks that find the job healthy end the suspicion") {
   CHECK(job.until(Action::kLightLook, kWaits) > first);
 }
 
+TEST_CASE("a full look shows by the same rules as a light one that the job hangs") {
+  Job job;
+  job.pass_early_looks(kPolls);
+  SECTION("it is not sure of what the light look has seen") {
+    CHECK(job.decision.looked(Seen::kStands) == Action::kFullLooks);
+    CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kNone);
+    CHECK_FALSE(job.decision.is_hung());
+    CHECK(job.until(Action::kLightLook, kPolls) == 2);
+    CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kFullLooks);
+  }
+  SECTION("the ranks are still there") {
+    CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kNone);
+    CHECK(job.until(Action::kLightLook, kPolls) == 2);
+    CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kFullLooks);
+    CHECK(job.decision.looked(Seen::kUndecided, 7) == Action::kFullLooks);
+    CHECK(job.decision.is_hung());
+  }
+}
+
 TEST_CASE("ranks that come later are ranks of the job") {
   Decision decision({});
   Reading reading{Seconds(0), 1, {{.pid = 1, .start_ticks = 1, .rank = 0}}};

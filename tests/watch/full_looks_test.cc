@@ -9,12 +9,11 @@ namespace rankstacks::watch {
 namespace {
 
 constexpr std::optional<FullLook> kNotDone = std::nullopt;
-constexpr FullLook kStanding{.seen = Seen::kStands, .ranks = 4, .written = true};
-constexpr FullLook kUndecidedLook{.seen = Seen::kUndecided, .ranks = 4, .written = true};
-constexpr FullLook kHealthyLook{.seen = Seen::kHealthy, .ranks = 4, .written = false};
-constexpr FullLook kHealthyWritten{.seen = Seen::kHealthy, .ranks = 4, .written = true};
-constexpr FullLook kNotWritten{.seen = Seen::kStands, .ranks = 4, .written = false};
-constexpr FullLook kAllEnded{.seen = Seen::kUndecided, .ranks = 0, .written = true};
+constexpr FullLook kStanding{.hangs = true, .ranks = 4, .written = true};
+constexpr FullLook kGoesOn{.hangs = false, .ranks = 4, .written = false};
+constexpr FullLook kGoesOnWritten{.hangs = false, .ranks = 4, .written = true};
+constexpr FullLook kNotWritten{.hangs = true, .ranks = 4, .written = false};
+constexpr FullLook kAllEnded{.hangs = true, .ranks = 0, .written = true};
 
 // The looks with these outcomes, as far as they are taken, and what each of them finds.
 struct Course {
@@ -35,23 +34,23 @@ struct Course {
 using FoundByEach = std::vector<Found>;
 
 TEST_CASE("a job that the first look finds standing hangs, and is looked at three times") {
-  for (const FullLook& first : {kStanding, kUndecidedLook}) {
-    const Course course({first, kStanding, kStanding, kStanding});
-    CHECK(course.found == FoundByEach{Found::kHangs, Found::kNothing, Found::kNothing});
-    CHECK(course.decided == std::vector<bool>{true, false, false});
-    CHECK(course.looks.newest() == 3);
+  const Course course({kStanding, kStanding, kStanding, kStanding});
+  CHECK(course.found == FoundByEach{Found::kHangs, Found::kNothing, Found::kNothing});
+  CHECK(course.decided == std::vector<bool>{true, false, false});
+  CHECK(course.looks.newest() == 3);
+}
+
+TEST_CASE("a job that does not hang by the first look has no report, and no further look") {
+  for (const FullLook& first : {kGoesOn, kGoesOnWritten}) {
+    const Course course({first, kStanding, kStanding});
+    CHECK(course.found == FoundByEach{Found::kNoHang});
+    CHECK_FALSE(course.looks.newest());
   }
 }
 
-TEST_CASE("a job that the first look finds healthy has no report, and no further look") {
-  const Course course({kHealthyLook, kStanding, kStanding});
-  CHECK(course.found == FoundByEach{Found::kHealthy});
-  CHECK_FALSE(course.looks.newest());
-}
-
 TEST_CASE("after a look that was not done in time the next one decides") {
-  const Course healthy({kNotDone, kHealthyLook, kStanding});
-  CHECK(healthy.found == FoundByEach{Found::kNothing, Found::kHealthy});
+  const Course healthy({kNotDone, kGoesOn, kStanding});
+  CHECK(healthy.found == FoundByEach{Found::kNothing, Found::kNoHang});
   CHECK(healthy.decided == std::vector<bool>{true, true});
   CHECK_FALSE(healthy.looks.newest());
 
@@ -60,8 +59,8 @@ TEST_CASE("after a look that was not done in time the next one decides") {
   CHECK(hangs.decided == std::vector<bool>{true, true, false});
   CHECK(hangs.looks.newest() == 3);
 
-  const Course late({kNotDone, kNotDone, kHealthyLook});
-  CHECK(late.found == FoundByEach{Found::kNothing, Found::kNothing, Found::kHealthy});
+  const Course late({kNotDone, kNotDone, kGoesOn});
+  CHECK(late.found == FoundByEach{Found::kNothing, Found::kNothing, Found::kNoHang});
   CHECK_FALSE(late.looks.newest());
 }
 
@@ -75,12 +74,12 @@ TEST_CASE("a look whose report cannot be written leaves it to the next one") {
   const Course hangs({kNotWritten, kStanding, kNotWritten});
   CHECK(hangs.found == FoundByEach{Found::kNothing, Found::kHangs, Found::kNothing});
   CHECK(hangs.looks.newest() == 2);
-  const Course healthy({kNotWritten, kHealthyLook});
-  CHECK(healthy.found == FoundByEach{Found::kNothing, Found::kHealthy});
+  const Course healthy({kNotWritten, kGoesOn});
+  CHECK(healthy.found == FoundByEach{Found::kNothing, Found::kNoHang});
 }
 
 TEST_CASE("what later looks show changes nothing in that the job hangs") {
-  const Course course({kStanding, kHealthyWritten, kNotDone});
+  const Course course({kStanding, kGoesOnWritten, kNotDone});
   CHECK(course.found == FoundByEach{Found::kHangs, Found::kNothing, Found::kNothing});
   CHECK(course.looks.newest() == 2);
 }
