@@ -123,7 +123,8 @@ Action Decision::next(const Reading& reading) {
   const Stillness stillness = activities.empty() ? Stillness::kMoving : stillness_of(activities);
   if (stillness < Stillness::kPartly && stillness_ >= Stillness::kPartly) go_on();
   if (stillness == Stillness::kMoving || may_move_) early_looks_ = 0;
-  if (found_hung_ && stillness < *found_hung_) found_hung_.reset();
+  if (found_hung_ && stillness < *found_hung_)
+    found_hung_ = stillness == Stillness::kPartly ? std::optional(stillness) : std::nullopt;
   if (!is_first && stillness < Stillness::kPartly) learn(rates);
   // A stillness that this period does not reach begins again with it.
   const Seconds now = reading.at;

@@ -33,7 +33,7 @@ std::vector<Rates> rates_between(const Reading& before, const Reading& after) {
     of_rank.cpu += increase(from.cpu_ms, to.cpu_ms) / 1000 / span;
     of_rank.runs += increase(from.runs, to.runs) / span;
     of_rank.waited += increase(from.waited_ms, to.waited_ms) / 1000 / span;
-    of_rank.is_ready |= to.is_ready;
+    of_rank.is_ready |= to.is_ready && (from.is_ready || process.is_new);
     of_rank.reads += increase(from.reads, to.reads) / span;
     of_rank.writes += increase(from.writes, to.writes) / span;
     of_rank.bytes += increase(from.bytes, to.bytes) / span;

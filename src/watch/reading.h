@@ -45,7 +45,7 @@ struct Rates {
   double cpu = 0;  // processors
   double runs = 0, reads = 0, writes = 0, bytes = 0;
   double waited = 0;      // threads that were ready to run, and had no processor
-  bool is_ready = false;  // a main thread is ready to run at the end
+  bool is_ready = false;  // a main thread was ready to run at the beginning, and is at the end
 };
 
 // One for each rank. A process that is in one of the readings only counts from its start if it is new, and else not at

@@ -276,6 +276,12 @@ TEST_CASE("a job that several looks show to hang is noticed as soon as it has st
     CHECK(job.all(kWaits) == Action::kFullLooks);
     CHECK(job.decision.stood_for() == Seconds(60));
   }
+  SECTION("one rank of four that computes meanwhile shows no progress") {
+    look(kWaits, Seen::kStands);
+    look(kWaits, Seen::kStands);
+    CHECK(job.step({kComputes, kWaits, kWaits, kWaits}) == Action::kNone);
+    CHECK(periods + 1 + job.until(Action::kFullLooks, kWaits) == 12);
+  }
   SECTION("only the last early look counts") {
     look(kPolls, Seen::kStands);
     look(kPolls, Seen::kHealthy);

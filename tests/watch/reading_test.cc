@@ -33,12 +33,18 @@ TEST_CASE("how long threads were ready and had no processor") {
   ProcessReading before = process(10, 0, 0), after = before;
   before.counters.waited_ms = 500;
   after.counters.waited_ms = 2500;
-  after.counters.is_ready = true;
+  before.counters.is_ready = after.counters.is_ready = true;
   const auto rates = rates_between(at(0, {before, process(11, 1, 0)}), at(4, {after, process(11, 1, 0)}));
   CHECK(rates[0].waited == Approx(0.5));
   CHECK(rates[0].is_ready);
   CHECK(rates[1].waited == 0);
   CHECK_FALSE(rates[1].is_ready);
+  // One that polls is ready now and then.
+  before.counters.is_ready = false;
+  CHECK_FALSE(rates_between(at(0, {before}), at(4, {after}))[0].is_ready);
+  CHECK_FALSE(rates_between(at(0, {after}), at(4, {before}))[0].is_ready);
+  after.is_new = true;  // it was started in between
+  CHECK(rates_between(at(0, {}), at(4, {after}))[0].is_ready);
 }
 
 TEST_CASE("a new process counts from its start, one that was not read before does not count") {
