@@ -233,13 +233,14 @@ class Watch {
       const watch::Found found = looks.looked(full_look(result, hangs));
       if (found == watch::Found::kNoHang) {
         remove(name);
-        events_.pop_back();
         return tell_no_hang(stood, result->seen);
       }
       note(result, name);
-      if (found == watch::Found::kHangs)
+      if (found == watch::Found::kHangs) {
+        count(Event::kHang);
         tell(fmt::format("the job makes no progress, and had made none for {:.0f} s when this was noticed: {}.json.zst",
                          stood.count(), store_.path_of(name)));
+      }
       if (signals_.has_come()) break;
       if (looks.goes_on() &&
           !sleep_until(Deadline::after(std::min<Clock::duration>(options_.watch.period, kBetweenLooks))))
@@ -272,6 +273,7 @@ class Watch {
   void look_at_the_rest(watch::End end) {
     constexpr std::chrono::seconds kForEnd{2};
     if (!some_rank_lives() || !may_write(Event::kRankEnded)) return;
+    count(Event::kRankEnded);
     const std::string event = store_.event(WallClock::now(), word_of(Event::kRankEnded));
     const std::string name = event + "-1";
     const auto result = look_at_ranks(asked(), LookKind::kShort, store_, name, false, limit(kLongestLook));
@@ -316,16 +318,16 @@ class Watch {
     return true;
   }
 
+  // Whether there may be one more report of that kind.
   bool may_write(Event event) {
     const auto now = Clock::now();
     std::erase_if(events_, [&](const auto& other) { return now - other.second > std::chrono::hours(1); });
     const bool too_soon = std::any_of(events_.begin(), events_.end(), [&](const auto& other) {
       return other.first == event && now - other.second < kBetweenEvents;
     });
-    if (too_soon || events_.size() >= kMaxEventsInAnHour) return false;
-    events_.emplace_back(event, now);
-    return true;
+    return !too_soon && events_.size() < kMaxEventsInAnHour;
   }
+  void count(Event event) { events_.emplace_back(event, Clock::now()); }
 
   void report_event(Event event, const std::string& name, const std::string& what) {
     tell(fmt::format("{}: {}.json.zst", what, store_.path_of(name)));

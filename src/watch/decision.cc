@@ -164,6 +164,7 @@ Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds co
   const bool is_where_it_was = is_undecided && places_ && places == places_;
   const bool hangs = seen == Seen::kStands || is_where_it_was || (is_undecided && stillness_ == Stillness::kAll);
   places_ = is_undecided ? places : std::nullopt;
+  const Seconds hangs_since = hung_since_.value_or(since_[index_of(stillness_)]);  // a full look confirms a light one
   const bool found_before = found_hung_.has_value();
   found_hung_.reset();
   hung_since_.reset();
@@ -177,7 +178,7 @@ Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds co
   repeats_ = (is_undecided || !has_rhythm_) && repeated_ < kMaxRepeated;
   repeated_ += repeats_;
   if (hangs) {
-    hung_since_ = since_[index_of(stillness_)];
+    hung_since_ = hangs_since;
     return Action::kFullLooks;
   }
   cost_of_looks_ += cost;

@@ -275,6 +275,8 @@ TEST_CASE("a job that several looks show to hang is noticed as soon as it has st
     CHECK(job.all(kWaits) == Action::kNone);
     CHECK(job.all(kWaits) == Action::kFullLooks);
     CHECK(job.decision.stood_for() == Seconds(60));
+    CHECK(job.decision.looked(Seen::kStands) == Action::kFullLooks);  // the first full look
+    CHECK(job.decision.stood_for() == Seconds(60));
   }
   SECTION("one rank of four that computes meanwhile shows no progress") {
     look(kWaits, Seen::kStands);
