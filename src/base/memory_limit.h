@@ -15,8 +15,7 @@ namespace rankstacks {
 inline namespace base {
 
 enum class MemoryUse {
-  kCopies,    // copies of the memory of the processes in one sample, or of packed cores, kept while they are unwound,
-              // small ones until the end
+  kCopies,    // copies of the memory of the processes in one sample, or of packed cores, kept while they are unwound
   kFrames,    // the frames of all stacks of all ranks
   kSections,  // unpacked debug sections
 };

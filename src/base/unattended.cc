@@ -20,7 +20,6 @@
 
 #include "base/file_descriptor.h"
 #include "base/sibling_process.h"
-#include "base/workers.h"
 
 namespace rankstacks {
 inline namespace base {
@@ -160,7 +159,7 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
   batch->work = work;
   batch->pieces.resize(count);
   batch->open = count;
-  const std::size_t width = std::min(count, number_of_processors());
+  const std::size_t width = std::min<std::size_t>(count, std::max(1u, std::thread::hardware_concurrency()));
 
   constexpr int kViews = 8;  // of a wait, until it is taken for silence
   constexpr Duration kLongestBetweenViews = std::chrono::seconds(1);

@@ -1,24 +1,22 @@
-// What a look leaves behind: targets, copies, mapped files. To release it takes milliseconds.
+// What a look leaves behind: targets, copies, mapped files. To release it takes milliseconds, in which the next step,
+// the analysis, can run.
 #pragma once
 
 #include <memory>
-#include <optional>
-
-#include "base/background.h"
+#include <mutex>
+#include <thread>
 
 namespace rankstacks::capture {
 
 class Leftovers {
  public:
-  void keep(std::shared_ptr<void> what) { kept_ = std::move(what); }
-  // Releases it on another thread, unless somebody else owns it as well: before the next look.
-  void release();
-  // For the end of the process: what is kept is not released.
-  void wait() { releasing_.reset(); }
+  // Releases it on another thread, unless somebody else owns it as well.
+  void release(std::shared_ptr<void> what);
+  ~Leftovers();  // waits
 
  private:
-  std::shared_ptr<void> kept_;
-  std::optional<Background> releasing_;
+  std::mutex mutex_;
+  std::thread releasing_;
 };
 
 }  // namespace rankstacks::capture

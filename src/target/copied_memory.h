@@ -75,7 +75,6 @@ class CopiedMemory {
   // That thread; nullptr: none. Called while the reading thread waits.
   void share_with(std::shared_ptr<SecondCopier::Shared> second) { second_ = std::move(second); }
   // How many pieces refresh() copies.
-  std::size_t bytes() const { return taken_; }
   std::size_t pieces() const { return regions_.size() + pages_.size() + missing_.size(); }
 
   // Allocates memory for this many bytes in advance, so that the copying itself allocates nothing.

@@ -16,7 +16,6 @@
 
 #include "base/hurry.h"
 #include "target/live_target.h"
-#include "target/mapping_list.h"
 #include "target/ready_memory.h"
 #include "target/stopped_process.h"
 
@@ -137,15 +136,15 @@ void LiveTarget::read_process(LeavableThread& reader) {
   // effect. Files are opened when the process runs again; until then everything is read from memory.
   unread_maps_.reset();
   if (!mappings_fit()) {
-    Result<std::vector<Mapping>> mappings;
-    reader.blocking([&] { mappings = mappings_in(task_dir()); });
-    if (mappings) {
-      process_.mappings = std::move(*mappings);
+    Result<std::string> text;
+    reader.blocking([&] { text = proc::read_file(task_dir() + "/maps"); });
+    if (text) {
+      process_.mappings = proc::parse_maps(*text);
       process_.modules_fit = false;
     } else {
       unread_maps_ = Problem{
           fmt::format("its memory map cannot be read once more, and stacks that it was changed for are missing: {}",
-                      mappings.error().message()),
+                      text.error().message()),
           std::nullopt};
     }
   }

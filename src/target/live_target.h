@@ -43,10 +43,8 @@ class LiveTarget final : public Target {
   // prepare() in three steps, for callers that do not want to wait for files: the process itself; those of its files
   // that have not been opened yet, for LiveImages::open(); its modules, from the files that were opened meanwhile.
   static Result<std::unique_ptr<LiveTarget>> look_at(Pid pid, const LiveImages& images);
-  std::vector<const FileMappings*> unopened_files() const;  // valid until the mappings are read once more
-  FileToOpen to_open(const FileMappings& file) const;
+  std::vector<FileToOpen> unopened_files() const;
   void add_modules();
-  std::size_t copied_bytes() const { return memory_.bytes(); }
   void add_problem(Problem problem) { process_.problems.push_back(std::move(problem)); }
 
   // `walk` is called while the process is paused, with read() available: keep it short. It runs on another thread of
