@@ -134,7 +134,10 @@ def case_a_rank_dies(directory):
 
 
 def case_captures_next_to_the_reports(directory):
+    """Of ranks that stand: a capture is of the first sample, a report shows of a thread that moves one of all samples."""
     with Job() as job, Watch(directory, *named(job), "--capture") as watch:
+        watch.learn(5)
+        job.tell("hang-1")
         watch.learn(5)
         check(watch.end() == 0, "%r" % watch.said())
         (path,) = watch.files("-stop-")
