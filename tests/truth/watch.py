@@ -8,7 +8,7 @@ import sys
 
 import cases
 from command_line import SOURCE
-from processes import DEADLINE, Fixture, Skip, check, json_report, need_torch, run_tool, task_states, tool, wait_until
+from processes import DEADLINE, Fixture, Skip, check, json_report, need_torch, run_tool, settle, task_states, tool, wait_until
 
 
 
@@ -138,9 +138,13 @@ def case_captures_next_to_the_reports(directory):
     with Job() as job, Watch(directory, *named(job), "--capture") as watch:
         watch.learn(5)
         job.tell("hang-1")
-        watch.learn(5)
+        descriptors = "/proc/%d/fd/" % job.ready["pids"][1]
+        wait_until(lambda: any(os.path.realpath(descriptors + name).endswith("/fifo") for name in os.listdir(descriptors)), "rank 1 to read the FIFO")
+        for pid in job.ready["pids"]:
+            settle(pid)
         check(watch.end() == 0, "%r" % watch.said())
         (path,) = watch.files("-stop-")
+        check(suspects_of(path) == [(1, "file-io")], "the ranks do not stand: %r" % suspects_of(path))
         captures = watch.files("-stop-", ".core.zst")
         check(len(captures) == len(job.ready["pids"]) and all(name.startswith(path[:-len("json.zst")]) for name in captures), "the captures: %r" % captures)
         ranks, captured = (json_report(*words)["ranks"] for words in (["report", path], ["core", *captures]))
