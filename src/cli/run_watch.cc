@@ -209,12 +209,17 @@ class Watch {
     return true;
   }
 
+  std::optional<LookResult> look(LookKind kind, const std::string& name, bool unless_healthy, const WorkLimit& limit) {
+    const Look look = look_at_ranks(asked(), kind, store_, name, unless_healthy, limit);
+    cost_of_look_ = look.cost;
+    return look.result;
+  }
+
   void look_whether_it_hangs() {
     const auto stood = decision_->stood_for();
-    const auto light = look_at_ranks(asked(), LookKind::kLight, store_, "", false, limit(kLongestLook));
+    const auto light = look(LookKind::kLight, "", false, limit(kLongestLook));
     const watch::Seen seen = light ? light->seen : watch::Seen::kUndecided;
-    if (decision_->looked(seen, light ? light->places : std::nullopt, light ? light->cost : watch::Seconds(0)) !=
-        Action::kFullLooks)
+    if (decision_->looked(seen, light ? light->places : std::nullopt, cost_of_look_) != Action::kFullLooks)
       return tell_no_hang(stood, seen);
     take_full_looks();
   }
@@ -227,9 +232,9 @@ class Watch {
     while (looks.goes_on()) {
       const std::string name = name_of_look(looks.number());
       const bool decides = looks.next_decides();
-      const auto result = look_at_ranks(asked(), LookKind::kFull, store_, name, decides, limit(kLongestLook));
+      const auto result = look(LookKind::kFull, name, decides, limit(kLongestLook));
       const bool hangs =
-          decides && result && decision_->looked(result->seen, result->places, result->cost) == Action::kFullLooks;
+          decides && result && decision_->looked(result->seen, result->places, cost_of_look_) == Action::kFullLooks;
       const watch::Found found = looks.looked(full_look(result, hangs));
       if (found == watch::Found::kNoHang) {
         remove(name);
@@ -264,7 +269,7 @@ class Watch {
 
   void look_before_timeout() {
     const std::string name = event_ + "-timeout";
-    if (note(look_at_ranks(asked(), LookKind::kShort, store_, name, false, limit(kLongestLook)), name))
+    if (note(look(LookKind::kShort, name, false, limit(kLongestLook)), name))
       report_event(Event::kHang, name, "the job still stands, and its own watchdog is about to end it");
   }
 
@@ -276,7 +281,7 @@ class Watch {
     count(Event::kRankEnded);
     const std::string event = store_.event(WallClock::now(), word_of(Event::kRankEnded));
     const std::string name = event + "-1";
-    const auto result = look_at_ranks(asked(), LookKind::kShort, store_, name, false, limit(kLongestLook));
+    const auto result = look(LookKind::kShort, name, false, limit(kLongestLook));
     if (!result || result->ranks == 0) return remove(name);
     const Deadline deadline = Deadline::after(kForEnd);
     while (end == watch::End::kUnknown && !deadline.passed() && some_rank_lives() && !signals_.has_come()) {
@@ -293,8 +298,7 @@ class Watch {
     if (!some_rank_lives()) return;
     is_last_look_ = true;
     const std::string name = store_.event(WallClock::now(), word_of(Event::kStop)) + "-1";
-    const auto result =
-        look_at_ranks(asked(), LookKind::kShort, store_, name, false, {Deadline::after(options_.watch.grace)});
+    const auto result = look(LookKind::kShort, name, false, {Deadline::after(options_.watch.grace)});
     if (result && result->ranks == 0) return remove(name);
     if (note(result, name)) report_event(Event::kStop, name, "the watch was asked to end");
   }
@@ -350,7 +354,8 @@ class Watch {
   WatchCommandRunner command_;
   std::vector<bool> ended_;  // by rank: its end was seen to
   std::vector<std::pair<Event, Clock::time_point>> events_;
-  std::string event_;  // the newest hang
+  std::string event_;               // the newest hang
+  watch::Seconds cost_of_look_{0};  // of the newest
   Clock::time_point find_again_{};
   Clock::duration gap_{};
   bool is_last_look_ = false;

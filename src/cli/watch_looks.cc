@@ -24,18 +24,6 @@ namespace {
 // On a busy machine a thread that runs is given a processor within this time.
 constexpr std::chrono::seconds kBetweenLightSamples{2};
 
-// Of this process, which does nothing but one look, and of its children.
-watch::Seconds processor_time() {
-  watch::Seconds all{0};
-  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
-    rusage usage{};
-    getrusage(who, &usage);
-    for (const timeval& time : {usage.ru_utime, usage.ru_stime})
-      all += std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
-  }
-  return all;
-}
-
 // NVIDIA's driver makes one device file for each GPU; a process without one open does not use NCCL.
 bool uses_gpu(Pid pid) {
   constexpr std::string_view kDevice = "/dev/nvidia";
@@ -64,6 +52,16 @@ std::string find_ranks_here(const Options& options) {
     lines += fmt::format("timeout {} {}\n", shortest->limit.count(),
                          shortest->name.empty() ? shortest->source : shortest->name);
   return lines;
+}
+
+// Of those that have ended, and of theirs. A process that ends still takes time: the kernel takes back its memory.
+watch::Seconds processor_time_of_children() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  watch::Seconds all{0};
+  for (const timeval& time : {usage.ru_utime, usage.ru_stime})
+    all += std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  return all;
 }
 
 watch::Seen seen_of(const JobSnapshot& job, const analyzers::Analysis& analysis) {
@@ -129,7 +127,6 @@ std::string look_here(const Options& options, LookKind kind, const watch::Report
     if (kind != LookKind::kLight && result.ranks > 0 && !(unless_healthy && result.seen == watch::Seen::kHealthy))
       result.not_written = write_reports(store, name, std::move(job), std::move(analysis), asked.capture.kept.get());
   }
-  result.cost = processor_time();
   static_assert(std::is_trivially_copyable_v<LookResult>);
   std::string bytes(sizeof result, '\0');
   std::memcpy(bytes.data(), &result, sizeof result);
@@ -154,13 +151,14 @@ std::optional<FoundRanks> find_ranks(const Options& options, const WorkLimit& li
   return found;
 }
 
-std::optional<LookResult> look_at_ranks(const Options& options, LookKind kind, const watch::ReportStore& store,
-                                        const std::string& name, bool unless_healthy, const WorkLimit& limit) {
+Look look_at_ranks(const Options& options, LookKind kind, const watch::ReportStore& store, const std::string& name,
+                   bool unless_healthy, const WorkLimit& limit) {
+  const watch::Seconds before = processor_time_of_children();
   const auto bytes = do_forked([&] { return look_here(options, kind, store, name, unless_healthy); }, limit);
-  LookResult result;
-  if (!bytes || bytes->size() != sizeof result) return std::nullopt;
-  std::memcpy(&result, bytes->data(), sizeof result);
-  return result;
+  Look look{.result = std::nullopt, .cost = processor_time_of_children() - before};
+  if (bytes && bytes->size() == sizeof(LookResult))
+    std::memcpy(&look.result.emplace(), bytes->data(), sizeof(LookResult));
+  return look;
 }
 
 }  // namespace rankstacks::cli

@@ -36,12 +36,15 @@ struct LookResult {
   std::optional<std::size_t> places;  // Decision::looked()
   std::size_t ranks = 0;              // that were read
   int not_written = 0;                // the errno, if the reports could not be written
-  watch::Seconds cost{0};             // processor time
+};
+
+struct Look {
+  std::optional<LookResult> result;  // std::nullopt: it was not done in time
+  watch::Seconds cost{0};            // the processor time that it took
 };
 
 // `name`: of the reports, without ending. A full look that finds the job healthy writes nothing if `unless_healthy`.
-// std::nullopt: the look was not done in time.
-std::optional<LookResult> look_at_ranks(const Options& options, LookKind kind, const watch::ReportStore& store,
-                                        const std::string& name, bool unless_healthy, const WorkLimit& limit);
+Look look_at_ranks(const Options& options, LookKind kind, const watch::ReportStore& store, const std::string& name,
+                   bool unless_healthy, const WorkLimit& limit);
 
 }  // namespace rankstacks::cli

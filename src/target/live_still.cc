@@ -276,8 +276,9 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
 bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wait) {
   std::vector<Tid> tids;
   for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
+  const SeenThreads before = still.seen;
   SeenThreads seen;
-  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids); });
+  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids, before); });
   still.seen = std::move(seen);
   still.stopped.clear();
   still.ended.clear();

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
+#include <unordered_map>
 
 #include "target/proc.h"
 #include "target/run_time.h"
@@ -35,10 +36,19 @@ std::optional<RunCount> run_count_of(Pid pid, Tid tid) {
 
 }  // namespace
 
-SeenThreads see_threads(Pid pid, const std::vector<Tid>& tids) {
+SeenThreads see_threads(Pid pid, const std::vector<Tid>& tids, const SeenThreads& before) {
+  std::unordered_map<Tid, const SeenThread*> known;
+  for (const SeenThread& thread : before.threads)
+    if (thread.registers && thread.schedstat) known.emplace(thread.tid, &thread);
   SeenThreads seen;
   seen.threads.reserve(tids.size());
   for (const Tid tid : tids) {
+    const auto stood = known.find(tid);
+    if (stood != known.end() && runs_in(*stood->second->schedstat) == stood->second->count.count) {
+      seen.threads.push_back(*stood->second);
+      seen.threads.back().pointer = supposed_thread_pointer(tid);
+      continue;
+    }
     auto schedstat = open_schedstat(AT_FDCWD, fmt::format("/proc/{}/task/{}/schedstat", pid, tid).c_str());
     const auto runs = schedstat ? runs_in(*schedstat) : std::nullopt;
     const auto count = runs && *runs > 0 ? std::optional(RunCount{RunCount::Of::kRuns, *runs}) : run_count_of(pid, tid);

@@ -59,7 +59,10 @@ struct SeenThreads {
 };
 
 // The following functions read /proc alone, and may wait there while the process executes a program.
-SeenThreads see_threads(Pid pid, const std::vector<Tid>& tids);
+//
+// `before`: the same process, seen earlier. A thread that was given no processor since then stands where it did, which
+// its count tells by one system call.
+SeenThreads see_threads(Pid pid, const std::vector<Tid>& tids, const SeenThreads& before = {});
 
 // Those of the threads that may have run since they were seen; threads that were running then are among them.
 std::vector<Tid> ran_since(Pid pid, const SeenThreads& seen);

@@ -28,7 +28,7 @@ constexpr int kMaxDoublings = 5;
 constexpr int kMaxRepeated = 2;
 // What looks that show no hang may cost of a processor, for each rank: so much at once, and this part of the time.
 constexpr Seconds kCostAtOnce{1};
-constexpr double kPartForLooks = 0.0003;
+constexpr double kPartForLooks = 0.0002;
 
 }  // namespace
 
@@ -47,11 +47,13 @@ Seconds Decision::time_until_look(Stillness stillness) const {
   return std::min(least, std::max(kMaxPartOfTimeout * settings_.timeout, 2 * settings_.period));
 }
 
-// A look at many threads that run takes a second of a processor. The looks that are repeated soon are few.
+// A look at many threads that run takes a second of a processor. The looks that are repeated soon are few; but of a job
+// that was found healthy twice in a row they show nothing new.
 bool Decision::can_afford_look(Seconds now) const {
   const auto ranks = static_cast<double>(ranks_.size());
-  return repeats_ || cost_of_looks_ <= ranks * (kCostAtOnce + kPartForLooks * (now - begun_)) ||
-         (looked_at_ && now - *looked_at_ >= kMaxPartOfTimeout * settings_.timeout);
+  return (repeats_ && healthy_in_a_row_ < 2) ||
+         cost_of_looks_ <= ranks * (kCostAtOnce + kPartForLooks * (now - begun_)) ||
+         now - last_look_.value_or(begun_) >= kMaxPartOfTimeout * settings_.timeout;
 }
 
 Seconds Decision::margin() const {
@@ -90,6 +92,7 @@ void Decision::go_on() {
   hung_since_.reset();
   announced_timeout_ = false;
   healthy_looks_ = 0;
+  healthy_in_a_row_ = 0;
   repeated_ = 0;
   repeats_ = false;
   found_hung_.reset();
@@ -168,6 +171,8 @@ Action Decision::looked(Seen seen, std::optional<std::size_t> places, Seconds co
   const bool found_before = found_hung_.has_value();
   found_hung_.reset();
   hung_since_.reset();
+  last_look_ = before_->at;
+  healthy_in_a_row_ = seen == Seen::kHealthy ? healthy_in_a_row_ + 1 : 0;
   if (is_early()) {
     early_looks_ = hangs && found_before ? kEarlyLooks.size() : early_looks_ + 1;
     if (hangs) found_hung_ = stillness_;

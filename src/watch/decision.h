@@ -89,7 +89,8 @@ class Decision {
   bool has_rhythm_ = false;  // it has moved as it usually does
   // The longest time that the job has stood and then gone on by itself, or was found healthy.
   Seconds longest_pause_{0};
-  int healthy_looks_ = 0;              // in a row, without a move in between
+  int healthy_looks_ = 0;              // in a row, without a move in between; neither early nor repeated ones
+  int healthy_in_a_row_ = 0;           // looks of any kind
   int repeated_ = 0;                   // looks that were followed by one soon, the same
   bool repeats_ = false;               // the next look comes soon
   std::optional<std::size_t> places_;  // of the last look, if that was undecided
@@ -97,7 +98,8 @@ class Decision {
   std::size_t early_looks_ = 0;        // since it last moved, or may have
   // How still it was at the last look, if that was an early one and found that it hangs.
   std::optional<Stillness> found_hung_;
-  std::optional<Seconds> looked_at_;   // the last light look that did not end in a report
+  std::optional<Seconds> last_look_;   // of any kind
+  std::optional<Seconds> looked_at_;   // the last light look that was not early and did not end in a report
   std::optional<Seconds> hung_since_;  // while it is hung: since when it stands
   bool announced_timeout_ = false;
 };

@@ -83,6 +83,17 @@ TEST_CASE("threads that sleep have not run, and a thread that was woken has", "[
   REQUIRE(write(wake[1], "x", 1) == 1);
   for (int i = 0; i < 100'000 && ran_since(child.pid(), seen).empty(); ++i) std::this_thread::yield();
   CHECK(ran_since(child.pid(), seen) == std::vector<Tid>{tids[1]});
+  // Seen again: of the one that has stood nothing but its count is read, the other is looked at anew.
+  REQUIRE(all_sleep(child.pid(), 2));
+  const SeenThreads again = see_threads(child.pid(), tids, seen);
+  REQUIRE(again.threads.size() == 2);
+  CHECK(again.threads[0].schedstat == seen.threads[0].schedstat);
+  CHECK(again.threads[0].registers->sp() == seen.threads[0].registers->sp());
+  CHECK(again.threads[0].registers->pc() == seen.threads[0].registers->pc());
+  if (seen.threads[1].schedstat) CHECK_FALSE(again.threads[1].schedstat == seen.threads[1].schedstat);
+  CHECK_FALSE(again.threads[1].count == seen.threads[1].count);
+  CHECK(again.threads[1].registers);
+  CHECK(ran_since(child.pid(), again).empty());
   close(wake[0]);
   close(wake[1]);
 }

@@ -133,7 +133,7 @@ TEST_CASE("looks that find a job healthy become rarer") {
   }
 }
 
-TEST_CASE("looks that cost much are rarer, and those that are repeated soon are not") {
+TEST_CASE("looks that cost much are rarer") {
   constexpr DecisionSettings kLong{.timeout = Seconds(7200)};
   const auto looks_in_an_hour = [&](Seconds cost) {
     Job job(4, kLong);
@@ -147,7 +147,7 @@ TEST_CASE("looks that cost much are rarer, and those that are repeated soon are 
   };
   const std::vector<int> cheap = looks_in_an_hour(Seconds(0.02)), dear = looks_in_an_hour(Seconds(0.8));
   CHECK(cheap.size() > 15);
-  CHECK(static_cast<double>(dear.size()) * 0.8 < 4 * (1 + 0.0003 * 3600) + 0.8);
+  CHECK(static_cast<double>(dear.size()) * 0.8 < 4 * (1 + 0.0002 * 3600) + 0.8);
   REQUIRE(dear.size() >= 8);
   CHECK(std::equal(dear.begin(), dear.begin() + 5, cheap.begin()));
   // However dear, half of the timeout is the longest time without one.
@@ -156,13 +156,35 @@ TEST_CASE("looks that cost much are rarer, and those that are repeated soon are 
   REQUIRE(job.until(Action::kLightLook, kWaits) == 2);
   job.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1000));
   CHECK(job.until(Action::kLightLook, kWaits) == 720);
-  // The first looks at a job whose rhythm is not known.
-  Job unknown(4, kLong);
-  REQUIRE(unknown.pass_early_looks(kComputes) > 0);
-  for (int n = 0; n < 2; ++n) {
-    unknown.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1000));
-    CHECK(unknown.until(Action::kLightLook, kComputes) == 2);
-  }
+}
+
+TEST_CASE("dear looks at a job of unknown rhythm are repeated soon, unless two in a row were healthy") {
+  const auto next_two = [&](Seen seen, Seconds cost) {
+    Job unknown(4, {.timeout = Seconds(7200)});
+    REQUIRE(unknown.pass_early_looks(kComputes) > 0);
+    std::vector<int> after;
+    for (int n = 0; n < 2; ++n) {
+      unknown.decision.looked(seen, std::nullopt, cost);
+      after.push_back(unknown.until(Action::kLightLook, kComputes));
+    }
+    return after;
+  };
+  CHECK(next_two(Seen::kHealthy, Seconds(1)) == std::vector{2, 2});
+  CHECK(next_two(Seen::kUndecided, Seconds(1000)) == std::vector{2, 2});
+  CHECK(next_two(Seen::kHealthy, Seconds(4.5)).front() > 2);
+}
+
+TEST_CASE("a dear look at the start puts the next one off for half of the timeout at most") {
+  for (const Seen seen : {Seen::kHealthy, Seen::kUndecided})
+    for (const bool trains : {false, true}) {
+      Job job(4, {.timeout = Seconds(600)});
+      REQUIRE(job.until(Action::kLightLook, kComputes) == 2);
+      job.decision.looked(seen, std::nullopt, Seconds(1000));
+      if (trains) job.train();
+      const int next = job.until(Action::kLightLook, kComputes);
+      CHECK(next > 0);
+      CHECK(next * 5 <= 300);
+    }
 }
 
 TEST_CASE("a pause that the job has made before is no hang") {
