@@ -23,6 +23,10 @@ namespace {
 constexpr std::size_t kMaxThreads = 16'384;  // of one process
 constexpr std::size_t kMaxChildren = 4'096;  // of the whole job
 constexpr std::size_t kLongestFile = 4'096;  // stat, schedstat and io are shorter
+// Of pools of threads most never run. A thread that did not run for so many readings is read at one in so many, until
+// it has; the processor time of the process, which is read each time, has its part at once.
+constexpr std::size_t kReadingsUntilIdle = 12;
+constexpr std::size_t kReadingsOfIdle = 4;
 
 double seconds_of(clockid_t clock) {
   timespec now{};
@@ -128,7 +132,7 @@ void ProcessReader::list_threads(Process& process, Counters& counters) {
     ++n;
     const auto tid = static_cast<Tid>(number_after(entry->d_name, ""));
     const auto kept = before.find(tid);
-    auto schedstat = kept == before.end() ? nullptr : kept->second;
+    auto schedstat = kept == before.end() ? nullptr : kept->second.schedstat;
     auto time = schedstat ? target::read_schedstat(*schedstat) : std::nullopt;
     if (!time) {
       // It is new, has the tid of one that has ended, or its file is not kept open.
@@ -140,18 +144,25 @@ void ProcessReader::list_threads(Process& process, Counters& counters) {
     }
     if (!time) continue;
     add(*time, counters);
-    if (schedstat) process.threads.emplace_hint(process.threads.end(), tid, std::move(schedstat));
+    if (schedstat) process.threads.emplace_hint(process.threads.end(), tid, Thread{std::move(schedstat), *time});
   }
 }
 
-// As many threads as before, all of which were there before and still are: they are all. Else nothing is added.
-bool ProcessReader::read_same_threads(const Process& process, std::size_t number, Counters& counters) {
+// As many threads as before, all of which were there before and still are: they are all. Else nothing is added. (Of
+// those that never run that is seen some readings later.)
+bool ProcessReader::read_same_threads(Process& process, std::size_t number, Counters& counters) {
   if (process.threads.size() != number) return false;
+  ++process.readings;
   Counters all = counters;
-  for (const auto& [tid, schedstat] : process.threads) {
-    const auto time = target::read_schedstat(*schedstat);
-    if (!time) return false;
-    add(*time, all);
+  for (auto& [tid, thread] : process.threads) {
+    const bool is_idle = thread.not_run >= kReadingsUntilIdle;
+    if (!is_idle || (static_cast<std::size_t>(tid) + process.readings) % kReadingsOfIdle == 0) {
+      const auto time = target::read_schedstat(*thread.schedstat);
+      if (!time) return false;
+      thread.not_run = time->runs == thread.time.runs ? thread.not_run + 1 : 0;
+      thread.time = *time;
+    }
+    add(thread.time, all);
   }
   counters = all;
   return true;

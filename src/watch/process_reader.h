@@ -10,6 +10,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/types.h"
+#include "target/run_time.h"
 #include "watch/reading.h"
 
 namespace rankstacks::watch {
@@ -40,17 +41,23 @@ class ProcessReader {
   const FileDescriptor& end_descriptor(std::size_t rank) const { return ends_[rank]; }
 
  private:
+  struct Thread {
+    std::shared_ptr<const FileDescriptor> schedstat;
+    target::RunTime time;     // when it was read last
+    std::size_t not_run = 0;  // readings in a row
+  };
   struct Process {
     WatchedProcess id;
     std::size_t rank = 0;
     bool is_rank = true, is_new = false, ended = false;
     FileDescriptor directory;  // /proc/PID
-    // The schedstat of each thread of the last reading; without those of which it could not be kept open.
-    std::map<Tid, std::shared_ptr<const FileDescriptor>> threads;
+    // The threads of the last reading, without those of which the schedstat could not be kept open.
+    std::map<Tid, Thread> threads;
+    std::size_t readings = 0;
   };
   void open(WatchedProcess id, std::size_t rank, bool is_rank, bool is_new);
   static void list_threads(Process& process, Counters& counters);
-  static bool read_same_threads(const Process& process, std::size_t number, Counters& counters);
+  static bool read_same_threads(Process& process, std::size_t number, Counters& counters);
   static bool read_counters(Process& process, Counters& counters);
 
   std::vector<Process> processes_;

@@ -97,5 +97,42 @@ TEST_CASE("runs of threads that come and go count as long as they are there") {
   CHECK(runs_read() > 0);
 }
 
+TEST_CASE("runs of a thread that has long been idle count a few readings later") {
+  int orders[2], done[2];
+  REQUIRE((pipe(orders) == 0 && pipe(done) == 0));
+  testing::ChildProcess child([&](auto& ready) {
+    std::thread idle([&] {
+      char order;
+      while (read(orders[0], &order, 1) == 1) {
+        for (int i = 0; i < kRuns; ++i) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        (void)!write(done[1], &order, 1);
+      }
+    });
+    ready();
+    idle.join();
+  });
+  REQUIRE(child.ready());
+  if (runs_of(child.pid()) == 0) {
+    WARN("skipped: the kernel does not count how often threads run (/proc/PID/schedstat)");
+    return;
+  }
+  ProcessReader reader;
+  reader.add_rank({.pid = child.pid()});
+  const auto runs = [&] { return reader.read().processes.at(0).counters.runs; };
+  for (int turn = 0; turn < 2; ++turn) {
+    for (int i = 0; i < 1'000 && runs() != runs_of(child.pid()); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int n = 0; n < 20; ++n) runs();
+    const std::int64_t before = runs();
+    CHECK(before == runs_of(child.pid()));
+    REQUIRE(write(orders[1], "x", 1) == 1);
+    char byte;
+    REQUIRE(read(done[0], &byte, 1) == 1);
+    std::int64_t after = before;
+    for (int n = 0; n < 4; ++n) after = runs();
+    CHECK(after >= before + kRuns);
+  }
+}
+
 }  // namespace
 }  // namespace rankstacks::watch
