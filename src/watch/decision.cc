@@ -21,14 +21,18 @@ constexpr double kLongerPause = 1.5;
 // Where one rank works and the others wait, or nothing can be compared, there is this part of the timeout for it: a
 // long checkpoint is no hang.
 constexpr double kPartOfTimeout = 0.25;
-// No look is put off for longer than this part of the timeout.
+// No look is put off for longer than this part of the timeout; one that costs too much, of a job that was found healthy
+// twice in a row, no longer than the other.
 constexpr double kMaxPartOfTimeout = 0.5;
+constexpr double kMaxPartForDearLook = 0.75;
 constexpr int kMaxDoublings = 5;
 // How many looks are followed by one soon.
 constexpr int kMaxRepeated = 2;
 // What looks that show no hang may cost of a processor, for each rank: so much at once, and this part of the time.
 constexpr Seconds kCostAtOnce{1};
 constexpr double kPartForLooks = 0.0002;
+// How much of that at once early looks may cost, after two that found the job healthy.
+constexpr double kPartForEarlyLooks = 0.5;
 
 }  // namespace
 
@@ -50,10 +54,13 @@ Seconds Decision::time_until_look(Stillness stillness) const {
 // A look at many threads that run takes a second of a processor. The looks that are repeated soon are few; but of a job
 // that was found healthy twice in a row they show nothing new.
 bool Decision::can_afford_look(Seconds now) const {
+  const bool was_healthy = healthy_in_a_row_ >= 2;
+  if (repeats_ && !was_healthy) return true;
   const auto ranks = static_cast<double>(ranks_.size());
-  return (repeats_ && healthy_in_a_row_ < 2) ||
-         cost_of_looks_ <= ranks * (kCostAtOnce + kPartForLooks * (now - begun_)) ||
-         now - last_look_.value_or(begun_) >= kMaxPartOfTimeout * settings_.timeout;
+  if (is_early() && was_healthy) return cost_of_looks_ <= kPartForEarlyLooks * ranks * kCostAtOnce;
+  return cost_of_looks_ <= ranks * (kCostAtOnce + kPartForLooks * (now - begun_)) ||
+         now - last_look_.value_or(begun_) >=
+             (was_healthy ? kMaxPartForDearLook : kMaxPartOfTimeout) * settings_.timeout;
 }
 
 Seconds Decision::margin() const {

@@ -187,6 +187,27 @@ TEST_CASE("a dear look at the start puts the next one off for half of the timeou
     }
 }
 
+TEST_CASE("after two looks that found the job healthy, dear ones are rarer") {
+  // The third early one is left out, and the one at the end of the minute is not.
+  for (const Seen second : {Seen::kHealthy, Seen::kUndecided}) {
+    Job job(4, {.timeout = Seconds(7200)});
+    int periods = job.until(Action::kLightLook, kComputes);
+    job.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1.5));
+    periods += job.until(Action::kLightLook, kComputes);
+    job.decision.looked(second, std::nullopt, Seconds(1.5));
+    periods += job.until(Action::kLightLook, kComputes);
+    CHECK(periods == (second == Seen::kHealthy ? 12 : 8));
+  }
+  Job job(4, {.timeout = Seconds(600)});
+  job.train();
+  for (const int most : {60, 90, 90}) {
+    const int next = job.until(Action::kLightLook, kComputes);
+    CHECK(next > 0);
+    CHECK(next <= most);
+    job.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1000));
+  }
+}
+
 TEST_CASE("a pause that the job has made before is no hang") {
   Job job;
   job.train();
