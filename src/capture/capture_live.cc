@@ -70,12 +70,14 @@ class LaterSamples {
   void take(std::chrono::steady_clock::time_point when) {
     // On a busy machine a thread returns to its wait slightly late after a sample; that is not counted as a run.
     constexpr std::chrono::milliseconds kReturn{20};
+    // Where a machine is so busy that the next sample is late, glances are what shows motion.
+    constexpr std::chrono::milliseconds kLeastGlances{100};
     std::this_thread::sleep_for(
         std::min<std::chrono::steady_clock::duration>(kReturn, (when - std::chrono::steady_clock::now()) / 4));
     const auto from = std::chrono::steady_clock::now();
     const auto before = run_times();
     if (with_glances_ && glances_.empty()) follow_the_wakeful();
-    if (!glances_.empty()) glances_.glance_until(when);
+    if (!glances_.empty()) glances_.glance_until(when, kLeastGlances);
     std::this_thread::sleep_until(when);
     const auto after = run_times();
     between += std::chrono::steady_clock::now() - from;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/hurry.h"
 #include "target/proc.h"
 #include "target/still_threads.h"
 
@@ -96,16 +97,19 @@ void Glances::glance(Followed& thread, LeavableThread& reader) {
   thread.glances.push_back(std::move(glance));
 }
 
-void Glances::glance_until(std::chrono::steady_clock::time_point when) {
+void Glances::glance_until(Clock::time_point when, Clock::duration at_least) {
   if (has_stuck_) return;
   LeavableThread reader;
   reader.start([&] {
-    while (std::chrono::steady_clock::now() < when) {
+    const bool hurries = hurry();  // on a busy machine too, most glances are to be made at their time
+    const auto end = std::max(when, Clock::now() + at_least);
+    while (Clock::now() < end) {
       for (Followed& thread : threads_) glance(thread, reader);
-      std::this_thread::sleep_until(std::min(when, std::chrono::steady_clock::now() + kPause));
+      std::this_thread::sleep_until(std::min(end, Clock::now() + kPause));
     }
+    if (hurries) hurry_no_more();
   });
-  while (!has_stuck_ && !reader.wait_until(std::max(when, std::chrono::steady_clock::now()) + kReturnTimeout))
+  while (!has_stuck_ && !reader.wait_until(std::max(when, Clock::now() + at_least) + kReturnTimeout))
     has_stuck_ = reader.leave_behind();
 }
 

@@ -29,6 +29,7 @@ struct Glance {
 // addresses at the top of the stack, as the frames of two functions may have the same size.
 class Glances {
  public:
+  using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMaxThreads = 32;  // read every millisecond, at about 10 us each
   static constexpr std::size_t kMaxPlaces = 12;   // of one thread
   // Of these, with the same stack pointer and pc: a stack may hold dozens of stale code addresses.
@@ -36,9 +37,9 @@ class Glances {
 
   bool empty() const { return threads_.empty(); }
   void follow(Pid pid, Tid tid);  // threads beyond kMaxThreads are ignored
-  // Runs on a thread that is abandoned if some memory does not answer. Then no more glances are taken, and those taken
-  // so far are kept.
-  void glance_until(std::chrono::steady_clock::time_point when);
+  // Until then, and for at least so long. Runs on a thread that is abandoned if some memory does not answer. Then no
+  // more glances are taken, and those taken so far are kept.
+  void glance_until(Clock::time_point when, Clock::duration at_least = {});
 
   // The nth places of the threads of one process, one for each thread that has so many; empty if none has.
   std::vector<Glance> of(Pid pid, std::size_t n) const;

@@ -156,6 +156,21 @@ TEST_CASE("the stack of a glance is of one moment", "[glances]") {
   CHECK(of_two_moments == 0);
 }
 
+TEST_CASE("glances are made for some time also where it is late", "[glances]") {
+  if (!target::proc::read_file("/proc/self/syscall")) {
+    WARN("skipped: this kernel does not report where threads wait (/proc/PID/syscall)");
+    return;
+  }
+  const Waiter waiter(false);
+  Glances late;
+  late.follow(getpid(), waiter.tid);
+  late.glance_until(std::chrono::steady_clock::now() - 1s);
+  CHECK(late.of(getpid(), 0).empty());
+  for (int i = 0; i < 100 && late.of(getpid(), 0).empty(); ++i)
+    late.glance_until(std::chrono::steady_clock::now() - 1s, 50ms);
+  CHECK(late.of(getpid(), 0).size() == 1);
+}
+
 TEST_CASE("there is no glance of a thread that is gone", "[glances]") {
   Tid tid = 0;
   std::thread([&] { tid = static_cast<Tid>(syscall(SYS_gettid)); }).join();
