@@ -72,6 +72,9 @@ class LaterSamples {
     constexpr std::chrono::milliseconds kReturn{20};
     // Where a machine is so busy that the next sample is late, glances are what shows motion.
     constexpr std::chrono::milliseconds kLeastGlances{100};
+    if (!glances_.empty())
+      when = std::max<std::chrono::steady_clock::time_point>(
+          when, std::chrono::steady_clock::now() + kReturn + kLeastGlances);
     std::this_thread::sleep_for(
         std::min<std::chrono::steady_clock::duration>(kReturn, (when - std::chrono::steady_clock::now()) / 4));
     const auto from = std::chrono::steady_clock::now();

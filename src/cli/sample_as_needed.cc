@@ -64,33 +64,16 @@ std::optional<capture::JobChoice> same_job(const capture::LiveRequest& request, 
   return request.job;
 }
 
-// A job with more threads is sampled less often in the same time: a sample of it takes long.
-constexpr std::size_t kManyThreads = 1000;
-
-// `samples` samples over that time; fewer if there are more than `many` threads.
-capture::LiveRequest longer(const capture::LiveRequest& request, const JobSnapshot& job, int samples, Duration span,
-                            std::size_t many = kManyThreads) {
+// `samples` samples over that time; fewer for a job with so many threads that a sample takes long.
+capture::LiveRequest longer(const capture::LiveRequest& request, const JobSnapshot& job, int samples, Duration span) {
   capture::LiveRequest more = request;
   more.job = same_job(request, job);
   std::size_t threads = 0;
   for (const RankSnapshot& rank : job.ranks) threads += rank.threads.size();
+  constexpr std::size_t kMany = 1000;
   constexpr int kLeast = 4;
-  more.samples = threads > many ? std::max(kLeast, samples * 2 / 5) : samples;
+  more.samples = threads > kMany ? std::max(kLeast, samples * 2 / 5) : samples;
   more.interval = span / (more.samples - 1);
-  return more;
-}
-
-// The more samples, the rarer it is that all hit one place of a job that moves. Glances are many more than samples;
-// they need the time between these, of which samples of many threads leave little. Processes with Python have no
-// glances.
-capture::LiveRequest with_glances(const capture::LiveRequest& request, const JobSnapshot& job) {
-  constexpr int kSamples = 20;
-  constexpr std::chrono::milliseconds kSpan{1900};
-  constexpr std::size_t kManyWithGlances = 200;
-  const bool any_python = std::any_of(job.ranks.begin(), job.ranks.end(),
-                                      [](const RankSnapshot& rank) { return rank.python_version.has_value(); });
-  capture::LiveRequest more = longer(request, job, kSamples, kSpan, any_python ? kManyThreads : kManyWithGlances);
-  more.glances = true;
   return more;
 }
 
@@ -186,7 +169,11 @@ tl::expected<JobSnapshot, capture::NotChosen> sample_as_needed(const Options& op
   if (!first || !options.samples_as_needed || first->ranks.empty()) return first;
   Sampling sampling(std::move(*first), options.capture);
   if (is_left_open(sampling.job(), sampling.analysis())) {
-    if (!sampling.sample_again(with_glances(options.live, sampling.job()))) return sampling.take(analysis);
+    // The more samples, the rarer it is that all hit one place of a job that moves.
+    constexpr int kSamples = 20;
+    capture::LiveRequest more = longer(options.live, sampling.job(), kSamples, std::chrono::milliseconds(1900));
+    more.glances = true;
+    if (!sampling.sample_again(more)) return sampling.take(analysis);
   }
   sample_on(sampling, options);
   return sampling.take(analysis);

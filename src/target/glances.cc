@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -100,17 +101,24 @@ void Glances::glance(Followed& thread, LeavableThread& reader) {
 void Glances::glance_until(Clock::time_point when, Clock::duration at_least) {
   if (has_stuck_) return;
   LeavableThread reader;
+  // When the glances end; not set until they begin, which on a busy machine takes long.
+  std::atomic<Clock::time_point> until{Clock::time_point::max()};
   reader.start([&] {
     const bool hurries = hurry();  // on a busy machine too, most glances are to be made at their time
     const auto end = std::max(when, Clock::now() + at_least);
+    until = end;
     while (Clock::now() < end) {
       for (Followed& thread : threads_) glance(thread, reader);
       std::this_thread::sleep_until(std::min(end, Clock::now() + kPause));
     }
     if (hurries) hurry_no_more();
   });
-  while (!has_stuck_ && !reader.wait_until(std::max(when, Clock::now() + at_least) + kReturnTimeout))
-    has_stuck_ = reader.leave_behind();
+  while (!has_stuck_) {
+    const auto end = until.load();
+    const bool begun = end != Clock::time_point::max();
+    if (reader.wait_until((begun ? std::max(end, Clock::now()) : Clock::now()) + kReturnTimeout)) return;
+    has_stuck_ = begun && reader.leave_behind();
+  }
 }
 
 std::vector<Glance> Glances::of(Pid pid, std::size_t n) const {

@@ -22,9 +22,10 @@ constexpr double kLongerPause = 1.5;
 // long checkpoint is no hang.
 constexpr double kPartOfTimeout = 0.25;
 // No look is put off for longer than this part of the timeout; one that costs too much, of a job that was found healthy
-// twice in a row, no longer than the other.
+// twice in a row, no longer than the other, if there is that time after it.
 constexpr double kMaxPartOfTimeout = 0.5;
 constexpr double kMaxPartForDearLook = 0.75;
+constexpr Seconds kAfterDearLook{150};
 constexpr int kMaxDoublings = 5;
 // How many looks are followed by one soon.
 constexpr int kMaxRepeated = 2;
@@ -51,6 +52,12 @@ Seconds Decision::time_until_look(Stillness stillness) const {
   return std::min(least, std::max(kMaxPartOfTimeout * settings_.timeout, 2 * settings_.period));
 }
 
+Seconds Decision::longest_without_look(bool was_healthy) const {
+  const Seconds usual = kMaxPartOfTimeout * settings_.timeout;
+  if (!was_healthy) return usual;
+  return std::max(usual, std::min(kMaxPartForDearLook * settings_.timeout, settings_.timeout - kAfterDearLook));
+}
+
 // A look at many threads that run takes a second of a processor. The looks that are repeated soon are few; but of a job
 // that was found healthy twice in a row they show nothing new.
 bool Decision::can_afford_look(Seconds now) const {
@@ -59,8 +66,7 @@ bool Decision::can_afford_look(Seconds now) const {
   const auto ranks = static_cast<double>(ranks_.size());
   if (is_early() && was_healthy) return cost_of_looks_ <= kPartForEarlyLooks * ranks * kCostAtOnce;
   return cost_of_looks_ <= ranks * (kCostAtOnce + kPartForLooks * (now - begun_)) ||
-         now - last_look_.value_or(begun_) >=
-             (was_healthy ? kMaxPartForDearLook : kMaxPartOfTimeout) * settings_.timeout;
+         now - last_look_.value_or(begun_) >= longest_without_look(was_healthy);
 }
 
 Seconds Decision::margin() const {
@@ -133,6 +139,7 @@ Action Decision::next(const Reading& reading) {
   const Stillness stillness = activities.empty() ? Stillness::kMoving : stillness_of(activities);
   if (stillness < Stillness::kPartly && stillness_ >= Stillness::kPartly) go_on();
   if (stillness == Stillness::kMoving || may_move_) early_looks_ = 0;
+  if (stillness == Stillness::kMoving) healthy_in_a_row_ = 0;
   if (found_hung_ && stillness < *found_hung_)
     found_hung_ = stillness == Stillness::kPartly ? std::optional(stillness) : std::nullopt;
   if (!is_first && stillness < Stillness::kPartly) learn(rates);

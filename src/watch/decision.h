@@ -74,6 +74,8 @@ class Decision {
   bool is_early() const;
   bool is_time_for_look(Seconds stood) const;
   bool can_afford_look(Seconds now) const;
+  // However dear it is. `was_healthy`: twice in a row, without a move in between.
+  Seconds longest_without_look(bool was_healthy) const;
   Seconds margin() const;
 
   const DecisionSettings settings_;

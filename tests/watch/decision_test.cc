@@ -198,13 +198,19 @@ TEST_CASE("after two looks that found the job healthy, dear ones are rarer") {
     periods += job.until(Action::kLightLook, kComputes);
     CHECK(periods == (second == Seen::kHealthy ? 12 : 8));
   }
-  Job job(4, {.timeout = Seconds(600)});
-  job.train();
-  for (const int most : {60, 90, 90}) {
-    const int next = job.until(Action::kLightLook, kComputes);
-    CHECK(next > 0);
-    CHECK(next <= most);
+  // The longest time without one is three quarters of the timeout, but half where little would be left.
+  for (const int timeout : {600, 240}) {
+    Job job(4, {.timeout = Seconds(timeout)});
+    job.train();
+    REQUIRE(job.until(Action::kLightLook, kComputes) > 0);
+    for (const double part : {0.5, timeout == 600 ? 0.75 : 0.5}) {
+      job.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1000));
+      CHECK(job.until(Action::kLightLook, kComputes) * 5 == part * timeout);
+    }
+    // A job that has moved since then is another matter.
     job.decision.looked(Seen::kHealthy, std::nullopt, Seconds(1000));
+    job.train(1);
+    CHECK(job.until(Action::kLightLook, kComputes) * 5 < 0.6 * timeout);
   }
 }
 
