@@ -107,8 +107,8 @@ void print_not_chosen(const NotChosen& none, const std::vector<std::string>& wor
   err << "rankstacks: " << why_none(none) << ". The job" << plural(none.jobs.size()) << ":\n";
   for (const ListedJob& job : none.jobs) err << text_of(job);
   err << "hint: " << with_job(words, none.jobs.front().id) << '\n';
-  // The job that is meant may be another user's.
-  if (none.why != WhyNoJob::kSeveral && geteuid() != 0 && capture::count_hidden_environments() != 0)
+  // The job that is meant may be another user's. Of those some are known without their environments, by their titles.
+  if (geteuid() != 0 && capture::may_hide_ranks())
     err << "hint: jobs of other users are listed if rankstacks is run as root, or as that user\n";
 }
 

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import cases
@@ -12,6 +13,8 @@ from truth_native import compare
 from truth_python import only_rank
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
+
+HINT_OF_A_LIST = b"hint: jobs of other users are listed if rankstacks is run as root, or as that user\n"
 
 
 def in_a_shell(script, **variables):
@@ -111,7 +114,25 @@ def case_ranks_that_another_user_may_not_see(directory):
         for command in ("attach", "doctor"):
             status, out, err = run_as_nobody(program, command, "--job")
             check(status == 2 and out == b"", "%s: status %d, %r" % (command, status, out))
-            check(b"processes of other users cannot be read\nhint: run rankstacks as root, or as the user whose job it is\n" in err, "%s: %r" % (command, err))
+            # Jobs of other programs may be known by their titles: then they are listed.
+            listed = b"--job takes one" in err
+            check((HINT_OF_A_LIST if listed else b"processes of other users cannot be read\nhint: run rankstacks as root, or as the user whose job it is\n") in err, "%s: %r" % (command, err))
+        fixture.check_unharmed()
+
+
+def case_jobs_that_another_user_sees_by_their_titles(directory):
+    """They are no whole list: there may be jobs without a title."""
+    titles = ("VLLM::Worker_TP0", "sglang::scheduler_TP0")
+    with Reachable() as reachable, native("chain", env=dict(os.environ, RANK="0", WORLD_SIZE="1")) as fixture:
+        servers = [subprocess.Popen([title, "300"], executable=shutil.which("sleep"), env={}) for title in titles]
+        try:
+            status, out, err = run_as_nobody(reachable.copy(tool()), "attach", "--job")
+        finally:
+            for server in servers:
+                server.kill()
+                server.wait()
+        check(status == 2 and out == b"", "status %d, %r" % (status, out))
+        check(all(title.encode() in err for title in titles) and err.endswith(HINT_OF_A_LIST), "%r" % err)
         fixture.check_unharmed()
 
 
