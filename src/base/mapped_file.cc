@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -21,6 +22,7 @@ struct MappedFile::Watched {
 struct BusErrors {
   static inline std::atomic<MappedFile::Watched*> all{nullptr};
   static inline std::mutex changing;
+  static inline std::atomic<std::size_t> unused{0};  // how many of all are free
   static inline struct sigaction before {};
 
   // Uses only what signal-safety(7) allows, and mmap(), which is a bare system call.
@@ -53,8 +55,12 @@ struct BusErrors {
       sigemptyset(&action.sa_mask);
       sigaction(SIGBUS, &action, &before);
     }
+    // Most often none is free, and there may be thousands of them.
+    if (unused == 0) w = nullptr;
     while (w != nullptr && w->end.load() != 0) w = w->next;
-    if (w == nullptr) {
+    if (w != nullptr) {
+      --unused;
+    } else {
       w = new MappedFile::Watched;
       w->next = all.load();
       all.store(w, std::memory_order_release);
@@ -79,6 +85,7 @@ std::optional<MappedFile> MappedFile::map(int descriptor, std::size_t size) {
 MappedFile::~MappedFile() {
   if (watched_ == nullptr) return;
   watched_->end = 0;  // before another mapping can get its addresses
+  ++BusErrors::unused;
   munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 

@@ -15,7 +15,8 @@ namespace rankstacks {
 inline namespace base {
 
 enum class MemoryUse {
-  kCopies,    // copies of the memory of the processes in one sample, or of packed cores, kept while they are unwound
+  kCopies,    // copies of the memory of the processes in one sample, or of packed cores, kept while they are unwound,
+              // small ones until the end
   kFrames,    // the frames of all stacks of all ranks
   kSections,  // unpacked debug sections
 };

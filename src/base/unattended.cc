@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/sibling_process.h"
+#include "base/workers.h"
 
 namespace rankstacks {
 inline namespace base {
@@ -93,6 +95,14 @@ struct Worker {
 };
 thread_local Worker* this_worker = nullptr;
 
+// glibc gives the heap of a thread other than the main one its memory page by page, by a system call for each, which
+// the page faults of all threads wait for. Memory that was freed stays a part of the heap (cli/start.h).
+void grow_heap_at_once() {
+  constexpr std::size_t kUsual = 1u << 20;
+  void* volatile memory = std::malloc(kUsual);
+  std::free(memory);
+}
+
 void take_turns(Worker& worker) {
   Batch& batch = *worker.batch;
   std::unique_lock lock(batch.mutex);
@@ -118,6 +128,7 @@ void take_turns(Worker& worker) {
 void* worker_thread(void* argument) {
   const std::unique_ptr<Worker> worker(static_cast<Worker*>(argument));
   this_worker = worker.get();
+  grow_heap_at_once();
   in_sibling_process([&] { take_turns(*worker); });
   const std::lock_guard lock(worker->batch->mutex);
   if (!worker->given_up) --worker->batch->workers;
@@ -159,7 +170,7 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
   batch->work = work;
   batch->pieces.resize(count);
   batch->open = count;
-  const std::size_t width = std::min<std::size_t>(count, std::max(1u, std::thread::hardware_concurrency()));
+  const std::size_t width = std::min(count, number_of_processors());
 
   constexpr int kViews = 8;  // of a wait, until it is taken for silence
   constexpr Duration kLongestBetweenViews = std::chrono::seconds(1);

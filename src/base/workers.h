@@ -24,8 +24,14 @@ inline std::size_t workers_by_open_files(std::uint64_t limit) {
              : static_cast<std::size_t>(std::min<std::uint64_t>((limit - kOthers) / kOfEach, 1u << 20));
 }
 
+// Asked once: glibc reads a file of /sys for it.
+inline std::size_t number_of_processors() {
+  static const std::size_t number = std::max(1u, std::thread::hardware_concurrency());
+  return number;
+}
+
 inline std::size_t most_workers() {
-  const std::size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t processors = number_of_processors();
   rlimit files{};
   return getrlimit(RLIMIT_NOFILE, &files) == 0 ? std::min(processors, workers_by_open_files(files.rlim_cur))
                                                : processors;

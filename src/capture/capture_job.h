@@ -41,7 +41,7 @@ struct CaptureOptions {
   std::vector<std::string> flight_recorder;  // --flight-recorder: dumps, or directories of dumps
   // `rankstacks capture`: receives what the small cores of the processes hold; nullptr: none are made.
   std::shared_ptr<small_core::KeptJobs> kept;
-  // Releases what a live look leaves, while the analysis runs.
+  // Keeps what a live look leaves until the next one.
   std::shared_ptr<Leftovers> leftovers = std::make_shared<Leftovers>();
   // Used if the machine's memory was not determined.
   static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;

@@ -45,13 +45,24 @@ std::string host_name() {
   return name;
 }
 
-// Releases the copies of processes that have been unwound. A process whose unwinding was given up belongs to the worker
-// that may still be unwinding it.
-void forget_copies(LiveRanks& live) {
-  for (std::size_t i = 0; i < live.targets.size(); ++i) {
+// A process whose unwinding was given up belongs to the worker that may still be unwinding it.
+void leave_to_workers(LiveRanks& live) {
+  for (std::size_t i = 0; i < live.targets.size(); ++i)
     if (live.ranks[i].target == nullptr) live.targets[i] = nullptr;
-    if (live.targets[i] != nullptr) live.targets[i]->forget_copy();
-  }
+}
+
+// Releases the copies of processes that have been unwound.
+void forget_copies(LiveRanks& live) {
+  for (target::LiveTarget* const target : live.targets)
+    if (target != nullptr) target->forget_copy();
+}
+
+// Whether the copies take memory that the next steps may need. To release small ones takes longer than to keep them.
+bool are_large(const LiveRanks& live, const CaptureOptions& options) {
+  constexpr std::size_t kShare = 64;
+  std::size_t bytes = 0;
+  for (const target::LiveTarget* target : live.targets) bytes += target != nullptr ? target->copied_bytes() : 0;
+  return bytes > options.memory / kShare;
 }
 
 // Takes further samples of the processes of the first sample.
@@ -107,7 +118,7 @@ class LaterSamples {
       if (target != nullptr && target->does_not_answer())
         std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     unwind_ranks(sample.ranks, options_);
-    reader_.read_again(sample, sockets);
+    reader_.read_again(sample, reader_.to_read_again(sample), sockets);
     forget_copies(sample);
     samples.push_back(std::move(sample.ranks));
   }
@@ -314,7 +325,7 @@ void state_pid_space(JobSnapshot& job) {
 
 // Where PyTorch's Flight Recorders are in processes whose memory was not recorded with the sample: those of the
 // libraries whose threads the process has.
-void find_recorders(LiveRanks& live) {
+void find_recorders(std::vector<RankStacks>& ranks) {
   struct Work {
     flight_recorder::RecorderSymbols symbols;
     std::vector<target::ModuleMap> modules;
@@ -323,9 +334,9 @@ void find_recorders(LiveRanks& live) {
   };
   const auto work = std::make_shared<Work>();
   std::vector<std::size_t> of;
-  for (std::size_t i = 0; i < live.ranks.size(); ++i) {
-    const RankStacks& rank = live.ranks[i];
-    if (live.targets[i] == nullptr || !rank.target || rank.recording || rank.snapshot.kind != RankKind::kRank) continue;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankStacks& rank = ranks[i];
+    if (!rank.target || rank.recording || rank.snapshot.kind != RankKind::kRank) continue;
     flight_recorder::RecorderSymbols::Which which{.nccl = false, .gloo = false};
     for (const target::ThreadInfo& thread : rank.target->threads()) {  // c10::setThreadName, torch 2.1 and newer
       which.nccl |= thread.name == "pt_nccl_watchdg";
@@ -344,12 +355,12 @@ void find_recorders(LiveRanks& live) {
                  kLongest}
           .run(of.size());
   for (std::size_t n = 0; n < of.size(); ++n)
-    if (outcomes[n].came_back) live.ranks[of[n]].recorders = std::move(work->found[n]);
+    if (outcomes[n].came_back) ranks[of[n]].recorders = std::move(work->found[n]);
 }
 
 // What PyTorch's Flight Recorders have in memory, of processes whose memory was not recorded with the sample. They are
 // read while the processes run: a record that changed meanwhile is not used.
-void add_recorded(LiveRanks& live) {
+void add_recorded(std::vector<RankStacks>& ranks) {
   struct Work {
     std::vector<Pid> pids;
     std::vector<std::vector<flight_recorder::RecorderPlace>> places;
@@ -357,9 +368,9 @@ void add_recorded(LiveRanks& live) {
   };
   const auto work = std::make_shared<Work>();
   std::vector<std::size_t> of;
-  for (std::size_t i = 0; i < live.ranks.size(); ++i) {
-    const RankStacks& rank = live.ranks[i];
-    if (live.targets[i] == nullptr || !rank.target || rank.recording || rank.recorders.empty()) continue;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankStacks& rank = ranks[i];
+    if (!rank.target || rank.recording || rank.recorders.empty()) continue;
     of.push_back(i);
     work->pids.push_back(rank.snapshot.pid);
     work->places.push_back(rank.recorders);
@@ -378,7 +389,7 @@ void add_recorded(LiveRanks& live) {
                             .run(of.size());
   for (std::size_t n = 0; n < of.size(); ++n) {
     if (!outcomes[n].came_back || !work->records[n]) continue;
-    RankSnapshot& snapshot = live.ranks[of[n]].snapshot;
+    RankSnapshot& snapshot = ranks[of[n]].snapshot;
     const auto now = target::proc::stat_of(snapshot.pid);
     if (!now || now->start_ticks != snapshot.start_ticks) continue;  // another process has got its number
     snapshot.flight_record = std::move(work->records[n]);
@@ -431,35 +442,47 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   const auto first_sample = std::chrono::steady_clock::now();
   ProcessReader reader(options, request.stop);
   reader.read(live, *sockets);
-  find_other_ends(live.ranks, sockets);
   WallClock::time_point first = set_capture_times(live);
   LaterSamples later(live.targets, live.interpreters, preparer.images(), options, reader, request.glances);
   leave_out_ended_children(live);
+  OtherEndsSearch other_ends(live.ranks, sockets);
   unwind_ranks(live.ranks, options);
-  if (const auto again = reader.read_again(live, *sockets); !again.empty()) {
-    find_other_ends(live.ranks, again, sockets);
+  if (const auto again = reader.to_read_again(live); !again.empty()) {
+    other_ends.fill_in(live.ranks);
+    reader.read_again(live, again, *sockets);
+    OtherEndsSearch(live.ranks, again, sockets).fill_in(live.ranks);
     first = set_capture_times(live);
   }
-  add_versions(live.ranks, [&](Pid pid) { return preparer.environment(pid); });
-  forget_copies(live);
+  leave_to_workers(live);
+  if (request.samples > 1 || options.kept || are_large(live, options)) forget_copies(live);
   take_times_of_last_calls(live);
   find_database_holders(live.ranks);
-  find_recorders(live);
+  // The rest of what is not in the copies, with nothing of the functions' names in it: that is looked up meanwhile.
+  const auto read_the_rest = [&](std::vector<RankStacks>& ranks) {
+    add_versions(ranks, [&](Pid pid) { return preparer.environment(pid); });
+    find_recorders(ranks);
+    other_ends.fill_in(ranks);
+  };
   if (request.samples > 1) {
+    read_the_rest(live.ranks);
     const SampleTimes times{first_sample, request.samples, request.interval};
     for (int n = 1; n < request.samples; ++n) later.take(times.of(n, std::chrono::steady_clock::now(), later.between));
     later.add_glances();
     nccl.ask_again();
   }
-  add_recorded(live);
-  FinishedJob finished = finish_job(std::move(live.ranks), std::move(later.samples), options, first, started);
+  FinishedJob finished = finish_job(std::move(live.ranks), std::move(later.samples), options, first, started,
+                                    [&](std::vector<RankStacks>& ranks) {
+                                      if (request.samples <= 1) read_the_rest(ranks);
+                                      add_recorded(ranks);
+                                    });
   finished.job.nccl = std::move(nccl.status);
   add_named_dumps(finished.job.ranks, options.flight_recorder, first, options.timeout);
-  for (RankSnapshot& rank : finished.job.ranks)
-    if (const auto place = rank.kind == RankKind::kRank && rank.status != Status::kFailed
-                               ? dump_place_of(rank, preparer.environment(rank.pid))
-                               : std::nullopt)
-      add_found_dump(rank, *place, first, options.timeout);
+  const auto place_of_dump = [&](const RankSnapshot& rank) {
+    return rank.kind == RankKind::kRank && rank.status != Status::kFailed
+               ? dump_place_of(rank, preparer.environment(rank.pid))
+               : std::nullopt;
+  };
+  add_found_dumps(finished.job.ranks, place_of_dump, first, options.timeout);
   gpu_health.fill_in(finished.job.ranks);
   if (!request.job) finished.job.not_looked_at = find_unseen(plan, table, preparer.facts(), host, getpid());
   state_pid_space(finished.job);

@@ -78,7 +78,7 @@ void describe_dying_calls(std::vector<RankStacks>& ranks, Pid pid) {
   }
   const bool same_numbers =
       std::all_of(ranks.begin(), ranks.end(), [&](const RankStacks& rank) { return rank.snapshot.pid == pid; });
-  if (same_numbers) find_other_ends(ranks, sockets);
+  if (same_numbers) OtherEndsSearch(ranks, sockets).fill_in(ranks);
 }
 
 std::map<int, std::string> read_dying_descriptors(Pid pid) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "base/background.h"
 #include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "capture/build_threads.h"
@@ -119,7 +120,8 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
 
 FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later,
                        const CaptureOptions& options, std::chrono::system_clock::time_point captured_at,
-                       std::chrono::steady_clock::time_point started) {
+                       std::chrono::steady_clock::time_point started,
+                       const std::function<void(std::vector<RankStacks>&)>& meanwhile) {
   unwind_ranks(ranks, options);
   for (auto& sample : later) unwind_ranks(sample, options);
 
@@ -127,7 +129,10 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   for (const RankStacks& rank : ranks) symbols.add(rank);
   for (const auto& sample : later)
     for (const RankStacks& rank : sample) symbols.add(rank);
-  symbols.resolve(options.symbols, options.libc_lines, options.timeout);
+  {
+    const Background resolving([&] { symbols.resolve(options.symbols, options.libc_lines, options.timeout); });
+    meanwhile(ranks);
+  }
 
   FinishedJob finished;
   JobSnapshot& job = finished.job;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "capture/capture_job.h"
@@ -22,9 +23,10 @@ struct FinishedJob {
   std::shared_ptr<void> leftovers;               // what is left of `ranks` and `later`
 };
 // `later`: further samples of the same processes. `captured_at`: time of the first rank's capture; `started`: when the
-// tool began, for elapsed_ms.
-FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later,
-                       const CaptureOptions& options, std::chrono::system_clock::time_point captured_at,
-                       std::chrono::steady_clock::time_point started);
+// tool began, for elapsed_ms. `meanwhile` is called while the functions' names are looked up.
+FinishedJob finish_job(
+    std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later, const CaptureOptions& options,
+    std::chrono::system_clock::time_point captured_at, std::chrono::steady_clock::time_point started,
+    const std::function<void(std::vector<RankStacks>&)>& meanwhile = [](std::vector<RankStacks>&) {});
 
 }  // namespace rankstacks::capture

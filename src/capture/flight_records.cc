@@ -244,14 +244,47 @@ std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank,
   return place;
 }
 
-void add_found_dump(RankSnapshot& rank, const DumpPlace& place, WallClock::time_point captured, Limit limit) {
-  if (rank.flight_record || place.paths.empty()) return;
-  auto found = unattended<std::optional<Result<FlightRecord>>>(
-      [place, captured] { return read_dump_at(place, captured); }, std::max<Limit>(limit, kMinTimeout));
-  if (!found || !*found) return;
-  if (Result<FlightRecord>& record = **found; record && !may_be_of(*record, rank)) return;
-  else if (record) rank.flight_record = std::move(*record);
-  else rank.problems.push_back(problem_of(record.error()));
+namespace {
+
+bool has_any_dump(const DumpPlace& place) {
+  const FileDescriptor root(::open(place.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return std::any_of(place.paths.begin(), place.paths.end(),
+                     [&](const std::string& path) { return find_below(root, path).is_open(); });
+}
+
+}  // namespace
+
+void add_found_dumps(std::vector<RankSnapshot>& ranks,
+                     const std::function<std::optional<DumpPlace>(const RankSnapshot&)>& place,
+                     WallClock::time_point captured, Limit limit) {
+  struct Work {
+    std::vector<DumpPlace> places;
+    std::vector<char> has_any;
+  };
+  const auto work = std::make_shared<Work>();
+  std::vector<std::size_t> of;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].flight_record) continue;
+    auto there = place(ranks[i]);
+    if (!there || there->paths.empty()) continue;
+    of.push_back(i);
+    work->places.push_back(std::move(*there));
+  }
+  work->has_any.resize(of.size());
+  limit = std::max<Limit>(limit, kMinTimeout);
+  // Mostly there is none.
+  const auto outcomes =
+      Unattended{[work](std::size_t n) { work->has_any[n] = has_any_dump(work->places[n]); }, limit}.run(of.size());
+  for (std::size_t n = 0; n < of.size(); ++n) {
+    if (!outcomes[n].came_back || work->has_any[n] == 0) continue;
+    auto found = unattended<std::optional<Result<FlightRecord>>>(
+        [place = work->places[n], captured] { return read_dump_at(place, captured); }, limit);
+    if (!found || !*found) continue;
+    RankSnapshot& rank = ranks[of[n]];
+    Result<FlightRecord>& record = **found;
+    if (!record) rank.problems.push_back(problem_of(record.error()));
+    else if (may_be_of(*record, rank)) rank.flight_record = std::move(*record);
+  }
 }
 
 void add_dump_of_core(RankSnapshot& rank, const CoreDumpPlace& place, const std::string& sysroot,

@@ -13,6 +13,7 @@
 
 #include <sys/types.h>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -72,11 +73,12 @@ std::optional<Result<FlightRecord>> read_dump_at(const DumpPlace& place,
 // Whether the process has one of the threads that the dump names. A dump that names none may be of any process.
 bool may_be_of(const FlightRecord& record, const RankSnapshot& rank);
 
-// Reads the first of the place's files that counts. Called for ranks that have no dump yet; does nothing if there is
-// none, or if the dump names threads and the rank has none of them: jobs of one user write to the same place. A damaged
-// one is a problem of the rank.
-void add_found_dump(RankSnapshot& rank, const DumpPlace& place, std::chrono::system_clock::time_point captured,
-                    Limit limit);
+// For each rank that has no dump yet, reads the first of its place's files that counts. A rank stays without one if
+// there is none, or if the dump names threads and the rank has none of them: jobs of one user write to the same place.
+// A damaged one is a problem of the rank.
+void add_found_dumps(std::vector<RankSnapshot>& ranks,
+                     const std::function<std::optional<DumpPlace>(const RankSnapshot&)>& place,
+                     std::chrono::system_clock::time_point captured, Limit limit);
 
 // What is needed to find the dump of a core's process.
 struct CoreDumpPlace {

@@ -1,22 +1,14 @@
 #include "capture/leftovers.h"
 
-#include <system_error>
 #include <utility>
 
 namespace rankstacks::capture {
 
-void Leftovers::release(std::shared_ptr<void> what) {
-  if (what == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  if (releasing_.joinable()) releasing_.join();
-  try {
-    releasing_ = std::thread([held = std::move(what)]() mutable { held.reset(); });
-  } catch (const std::system_error&) {  // no thread can be started because of a limit: it is released here
-  }
-}
-
-Leftovers::~Leftovers() {
-  if (releasing_.joinable()) releasing_.join();
+void Leftovers::release() {
+  if (kept_ == nullptr) return;
+  releasing_.reset();
+  releasing_.emplace(
+      [held = std::make_shared<std::shared_ptr<void>>(std::exchange(kept_, nullptr))] { held->reset(); });
 }
 
 }  // namespace rankstacks::capture

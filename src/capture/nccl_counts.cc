@@ -9,8 +9,11 @@
 
 #include "base/file_descriptor.h"
 #include "base/text.h"
+#include "base/unattended.h"
+#include "nccl/listening_sockets.h"
 #include "nccl/local_addresses.h"
 #include "nccl/socket_owner.h"
+#include "target/mapping_list.h"
 #include "target/proc.h"
 
 namespace rankstacks::capture {
@@ -42,8 +45,8 @@ class NumberedProcesses {
     const auto [first, last] = by_own_pid_.equal_range(own_pid);
     for (auto it = first; it != last; ++it) {
       if (deadline_.passed()) return nccl::LocalProcess::kPossible;
-      const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", it->second));
-      const auto mappings = maps ? target::proc::parse_maps(*maps) : std::vector<target::Mapping>();
+      const auto mappings =
+          target::mappings_in(fmt::format("/proc/{}", it->second)).value_or(std::vector<target::Mapping>());
       // A process that is ending has no mappings either.
       if (mappings.empty() ||
           std::any_of(mappings.begin(), mappings.end(), [](const target::Mapping& m) { return is_nccl(m.path); }))
@@ -60,6 +63,16 @@ class NumberedProcesses {
 
 std::string network_of(const std::string& process) {
   return target::proc::read_link("/proc/" + process + "/ns/net").value_or("");
+}
+
+std::vector<nccl::TcpSocket> sockets_around(Pid pid, target::SocketTables& tables) {
+  const std::string network = network_of(std::to_string(pid));
+  if (!network.empty() && network == network_of("self"))
+    if (auto listening = unattended<std::optional<std::vector<nccl::TcpSocket>>>(
+            [] { return nccl::listening_sockets(); }, kLongestQuestion);  // the kernel may load a module for that
+        listening && *listening)
+      return std::move(**listening);
+  return nccl::tcp_sockets_of(pid, tables);
 }
 
 }  // namespace
@@ -87,7 +100,7 @@ void NcclCounts::add(const target::LiveTarget& target, const std::string& host,
 // information.
 std::vector<std::string> NcclCounts::listening(target::SocketTables& sockets) const {
   std::vector<std::string> addresses;
-  for (const nccl::TcpSocket& socket : nccl::tcp_sockets_of(troubled, sockets)) {
+  for (const nccl::TcpSocket& socket : sockets_around(troubled, sockets)) {
     if (!socket.listens || socket.local.port != address_.port || addresses.size() == kMaxAddresses) continue;
     std::string address = socket.local.text();
     if (socket.local.is_any()) address = address == "::" ? "::1" : "127.0.0.1";

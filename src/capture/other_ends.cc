@@ -7,8 +7,11 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <utility>
 
+#include "base/background.h"
 #include "base/unattended.h"
 #include "capture/find_ends.h"
 #include "known/modules.h"
@@ -51,21 +54,32 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
   return commands;
 }
 
-// The calls of captured processes whose other ends are searched for, with what they wait for.
+// A system call of a captured process.
+struct PlaceOfCall {
+  std::size_t rank = 0, thread = 0;
+};
+
+// The calls whose other ends are searched for, with what they wait for.
 struct Asked {
   std::vector<BlockedThread> threads;
-  std::vector<SyscallInfo*> calls;  // parallel
+  std::vector<PlaceOfCall> calls;  // parallel
   std::vector<Pid> job;
 
-  void add(RankStacks& rank, std::size_t thread, target::Awaited awaited) {
+  void add(const std::vector<RankStacks>& ranks, PlaceOfCall call, target::Awaited awaited) {
     if (calls.size() >= kMaxThreads) return;
-    threads.push_back({rank.snapshot.pid, rank.target->threads()[thread].tid, awaited});
-    calls.push_back(&*rank.syscalls[thread]);
+    const RankStacks& rank = ranks[call.rank];
+    threads.push_back({rank.snapshot.pid, rank.target->threads()[call.thread].tid, awaited});
+    calls.push_back(call);
   }
 };
 
-void find_and_fill_in(const Asked& asked, const std::shared_ptr<target::SocketTables>& sockets) {
-  if (asked.calls.empty()) return;
+struct Found {
+  std::vector<FoundEnds> ends;  // parallel to the calls; empty: the search was given up
+  std::map<Pid, std::string> commands;
+};
+
+Found search(const Asked& asked, const std::shared_ptr<target::SocketTables>& sockets) {
+  if (asked.calls.empty()) return {};
   struct Work {
     std::vector<BlockedThread> threads;
     std::vector<Pid> job;
@@ -77,26 +91,32 @@ void find_and_fill_in(const Asked& asked, const std::shared_ptr<target::SocketTa
       Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job, *work->sockets); },
                  kMinTimeout}
           .run(1);
-  if (!outcome.front().came_back) return;
+  if (!outcome.front().came_back) return {};
 
   const std::set<Pid> job(work->job.begin(), work->job.end());
   std::set<Pid> outside;
   for (const FoundEnds& found : work->found)
     for (const Pid pid : found.others)
       if (!job.contains(pid) && outside.size() < kMaxNamed) outside.insert(pid);
-  const auto commands = commands_of({outside.begin(), outside.end()});
-  for (std::size_t i = 0; i < asked.calls.size(); ++i) {
-    FoundEnds& found = work->found[i];
-    SyscallInfo& call = *asked.calls[i];
+  return {std::move(work->found), commands_of({outside.begin(), outside.end()})};
+}
+
+void fill_in_found(std::vector<RankStacks>& ranks, const Asked& asked, Found found) {
+  for (std::size_t i = 0; i < std::min(asked.calls.size(), found.ends.size()); ++i) {
+    auto& syscalls = ranks[asked.calls[i].rank].syscalls;
+    const std::size_t thread = asked.calls[i].thread;
+    if (thread >= syscalls.size() || !syscalls[thread]) continue;  // of a rank that was given up meanwhile
+    FoundEnds& ends = found.ends[i];
+    SyscallInfo& call = *syscalls[thread];
     call.others.clear();  // a rank whose second reading failed has them from the first
-    for (const Pid pid : found.others) {
-      const auto command = commands.find(pid);
-      call.others.push_back({pid, found.kind, command == commands.end() ? "" : command->second});
+    for (const Pid pid : ends.others) {
+      const auto command = found.commands.find(pid);
+      call.others.push_back({pid, ends.kind, command == found.commands.end() ? "" : command->second});
     }
-    call.own_end = found.own_end;
-    call.other_host = std::move(found.other_host);
-    call.listens = found.listens;
-    if (!found.database.empty()) call.database = std::move(found.database);
+    call.own_end = ends.own_end;
+    call.other_host = std::move(ends.other_host);
+    call.listens = ends.listens;
+    if (!ends.database.empty()) call.database = std::move(ends.database);
   }
 }
 
@@ -111,6 +131,12 @@ bool sleeps_in_sqlite(const target::Target& target, const unwind::UnwoundStack& 
     if (known::module_kind(name) != known::ModuleKind::kCLibrary) return known::is_sqlite(name);
   }
   return false;
+}
+
+std::vector<std::size_t> all_of(const std::vector<RankStacks>& ranks) {
+  std::vector<std::size_t> all(ranks.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
 }
 
 }  // namespace
@@ -132,28 +158,42 @@ std::string short_command(const std::vector<std::string>& arguments) {
   return command;
 }
 
-void find_other_ends(std::vector<RankStacks>& ranks, const std::shared_ptr<target::SocketTables>& sockets) {
-  std::vector<std::size_t> all(ranks.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  find_other_ends(ranks, all, sockets);
-}
-
-void find_other_ends(std::vector<RankStacks>& ranks, const std::vector<std::size_t>& which,
-                     const std::shared_ptr<target::SocketTables>& sockets) {
+struct OtherEndsSearch::State {
   Asked asked;
-  for (const RankStacks& rank : ranks) asked.job.push_back(rank.snapshot.pid);
+  std::shared_ptr<target::SocketTables> sockets;
+  Found found;
+  std::optional<Background> under_way;
+};
+
+OtherEndsSearch::OtherEndsSearch(const std::vector<RankStacks>& ranks, const std::vector<std::size_t>& which,
+                                 std::shared_ptr<target::SocketTables> sockets)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.sockets = std::move(sockets);
+  for (const RankStacks& rank : ranks) state.asked.job.push_back(rank.snapshot.pid);
   for (const std::size_t n : which) {
-    RankStacks& rank = ranks[n];
+    const RankStacks& rank = ranks[n];
     if (!rank.target) continue;
     for (std::size_t i = 0; i < std::min(rank.target->threads().size(), rank.awaited.size()); ++i)
-      if (rank.awaited[i]) asked.add(rank, i, *rank.awaited[i]);
+      if (rank.awaited[i]) state.asked.add(ranks, {n, i}, *rank.awaited[i]);
   }
-  find_and_fill_in(asked, sockets);
+  state.under_way.emplace([&state] { state.found = search(state.asked, state.sockets); });
+}
+
+OtherEndsSearch::OtherEndsSearch(const std::vector<RankStacks>& ranks, std::shared_ptr<target::SocketTables> sockets)
+    : OtherEndsSearch(ranks, all_of(ranks), std::move(sockets)) {}
+
+OtherEndsSearch::~OtherEndsSearch() = default;
+
+void OtherEndsSearch::fill_in(std::vector<RankStacks>& ranks) {
+  state_->under_way->wait();
+  fill_in_found(ranks, state_->asked, std::exchange(state_->found, {}));
 }
 
 void find_database_holders(std::vector<RankStacks>& ranks) {
   Asked asked;
-  for (RankStacks& rank : ranks) {
+  for (std::size_t n = 0; n < ranks.size(); ++n) {
+    const RankStacks& rank = ranks[n];
     asked.job.push_back(rank.snapshot.pid);
     if (!rank.target) continue;
     const auto threads = rank.target->threads();
@@ -161,11 +201,11 @@ void find_database_holders(std::vector<RankStacks>& ranks) {
       const auto& call = rank.syscalls[i];
       if (!call || !is_sleep(*call) || !threads[i].registers || !sleeps_in_sqlite(*rank.target, rank.stacks[i]))
         continue;
-      asked.add(rank, i,
+      asked.add(ranks, {n, i},
                 {.what = target::Awaited::What::kDatabase, .number = call->number, .sp = threads[i].registers->sp()});
     }
   }
-  find_and_fill_in(asked, std::make_shared<target::SocketTables>());
+  fill_in_found(ranks, asked, search(asked, std::make_shared<target::SocketTables>()));
 }
 
 }  // namespace rankstacks::capture

@@ -56,11 +56,11 @@ struct Work {
     asked_by.clear();
     for (std::size_t i = 0; i < prepared.size(); ++i) {
       if (!prepared[i].target) continue;
-      for (target::FileToOpen& file : prepared[i].target->unopened_files()) {
-        const Inode inode(file.file.parts.front().device, file.file.parts.front().inode);
+      for (const target::FileMappings* file : prepared[i].target->unopened_files()) {
+        const Inode inode(file->parts.front().device, file->parts.front().inode);
         if (met.contains(inode) || !tried.emplace(i, inode).second) continue;
         met.insert(inode);
-        files.push_back(std::move(file));
+        files.push_back(prepared[i].target->to_open(*file));
         asked_by.push_back(i);
       }
     }

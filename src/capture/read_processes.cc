@@ -102,7 +102,7 @@ void ProcessReader::read(LiveRanks& live, target::SocketTables& sockets) {
   read_all(live, all, sockets);
 }
 
-std::vector<std::size_t> ProcessReader::read_again(LiveRanks& live, target::SocketTables& sockets) {
+std::vector<std::size_t> ProcessReader::to_read_again(const LiveRanks& live) {
   if (policy_ != target::StopPolicy::kAuto) return {};
   std::vector<std::size_t> which;
   for (std::size_t i = 0; i < live.ranks.size(); ++i) {
@@ -118,7 +118,11 @@ std::vector<std::size_t> ProcessReader::read_again(LiveRanks& live, target::Sock
     }
     if (any) which.push_back(i);
   }
-  if (which.empty()) return {};
+  return which;
+}
+
+void ProcessReader::read_again(LiveRanks& live, const std::vector<std::size_t>& which, target::SocketTables& sockets) {
+  if (which.empty()) return;
   std::vector<RankStacks> before(which.size());
   std::vector<target::LiveTarget*> targets(which.size());
   for (std::size_t n = 0; n < which.size(); ++n) {
@@ -145,7 +149,6 @@ std::vector<std::size_t> ProcessReader::read_again(LiveRanks& live, target::Sock
     live.targets[which[n]] = targets[n];
   }
   unwind_ranks(live.ranks, options_);
-  return which;
 }
 
 }  // namespace rankstacks::capture

@@ -32,9 +32,11 @@ class ProcessReader {
   // in these tables.
   void read(LiveRanks& live, target::SocketTables& sockets);
 
-  // After unwind_ranks(), with the tables of the first reading. Returns which processes were read again. The threads
-  // that had to be stopped are stopped at once in later samples.
-  std::vector<std::size_t> read_again(LiveRanks& live, target::SocketTables& sockets);
+  // After unwind_ranks(): the processes with a stack that needs registers which only a stop tells. The threads that
+  // have to be stopped for that are stopped at once in later samples.
+  std::vector<std::size_t> to_read_again(const LiveRanks& live);
+  // Reads and unwinds these, with the tables of the first reading.
+  void read_again(LiveRanks& live, const std::vector<std::size_t>& which, target::SocketTables& sockets);
 
  private:
   void read_one(LiveRanks& live, std::size_t i, const target::CopyLimits& limits, target::SocketTables& sockets,

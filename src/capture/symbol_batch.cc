@@ -74,8 +74,12 @@ void SymbolBatch::resolve(const symbolizers::SymbolizerOptions& options, bool li
     std::sort(file.addresses.begin(), file.addresses.end());
     file.addresses.erase(std::unique(file.addresses.begin(), file.addresses.end()), file.addresses.end());
     files.push_back(&file);
-    work->push_back(file);
   }
+  // The largest first: each of the others ends while it is searched.
+  std::stable_sort(files.begin(), files.end(), [](const File* a, const File* b) {
+    return a->image->static_symbols().size() > b->image->static_symbols().size();
+  });
+  for (const File* file : files) work->push_back(*file);
   // The lookup checks the deadline itself, and returns what it has so far; while it waits for a file, it does not
   // return by itself.
   const auto outcomes = Unattended{[work, symbolizer, of_c_library, timeout](std::size_t i) {

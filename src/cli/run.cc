@@ -245,7 +245,8 @@ bool is_of_very_many_ranks(const JobSnapshot& job) {
 
 }  // namespace
 
-int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const gpu::Machine& machine) {
+int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const gpu::Machine& machine,
+        const std::shared_ptr<capture::Leftovers>& leftovers) {
   // If a reader closes the pipe, the tool ends quietly: writes then fail, which does not matter.
   std::signal(SIGPIPE, SIG_IGN);
   auto parsed = parse_command_line(argc, argv);
@@ -255,6 +256,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   }
   Options& options = std::get<Options>(parsed);
   options.live.nvml.machine = options.gpu.machine = machine;
+  options.capture.leftovers = leftovers;
 
   if (options.command == Options::Command::kDoctor) return run_doctor(options, out, err);
   if (!install_rules(options, err)) return 2;

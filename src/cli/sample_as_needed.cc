@@ -20,6 +20,7 @@ using Sampled = tl::expected<JobSnapshot, capture::NotChosen>;
 
 // All samples as one snapshot.
 Sampled look_at(const capture::LiveRequest& request, const capture::CaptureOptions& options) {
+  options.leftovers->release();
   capture::LiveCapture capture = capture::capture_live(request, options);
   if (capture.not_chosen) return tl::make_unexpected(std::move(*capture.not_chosen));
   const auto ran = [&](Tid tid) {
@@ -28,7 +29,7 @@ Sampled look_at(const capture::LiveRequest& request, const capture::CaptureOptio
   };
   analyzers::fold_samples(capture.job, capture.later, ran,
                           std::chrono::duration<double, std::milli>(capture.between).count());
-  options.leftovers->release(std::move(capture.leftovers));
+  options.leftovers->keep(std::move(capture.leftovers));
   return std::move(capture.job);
 }
 

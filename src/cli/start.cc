@@ -1,6 +1,7 @@
 #include "cli/start.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <cerrno>
@@ -20,6 +21,14 @@ void raise_limit_of_files() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// glibc takes a heap's memory page by page, by a system call for each, and maps each larger block on its own. (A heap
+// of another thread begins with the first step, and grows by pages after that.)
+void take_memory_in_large_steps() {
+  mallopt(M_TOP_PAD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  mallopt(M_MMAP_THRESHOLD, 4 << 20);
 }
 
 void outlive_limit_of_file_size() { std::signal(SIGXFSZ, SIG_IGN); }

@@ -15,6 +15,7 @@
 
 #include "elf/image.h"
 #include "target/live_target.h"
+#include "target/mapping_list.h"
 #include "target/proc.h"
 
 // System call numbers that the headers of older C libraries lack (arch/x86/entry/syscalls/syscall_64.tbl).
@@ -77,9 +78,9 @@ struct MappedDriver {
 
 // The driver that the process has mapped, if it is this machine's own.
 Result<MappedDriver> mapped_driver(Pid pid, const Machine& machine) {
-  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid));
-  if (!maps) return fail(target::attach_error(pid, maps.error().os_errno));
-  std::vector<target::Mapping> drivers = target::proc::parse_maps(*maps);
+  auto mappings = target::mappings_in(fmt::format("/proc/{}", pid));
+  if (!mappings) return fail(target::attach_error(pid, mappings.error().os_errno));
+  std::vector<target::Mapping> drivers = std::move(*mappings);
   std::erase_if(drivers, [](const target::Mapping& m) { return m.file_offset != 0 || !is_driver(m.path); });
   if (drivers.empty()) return fail(has_no_driver(pid));
   auto libraries = find_machine_libraries(kDriverLibrary, machine);
@@ -157,9 +158,9 @@ Result<AttachPoint> AttachPoint::find(const target::ProcessId& process, const Ma
 }
 
 bool AttachPoint::is_still_mapped() const {
-  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid()));
-  if (!maps) return false;
-  for (const target::Mapping& mapping : target::proc::parse_maps(*maps))
+  const auto mappings = target::mappings_in(fmt::format("/proc/{}", pid()));
+  if (!mappings) return false;
+  for (const target::Mapping& mapping : *mappings)
     if (mapping.range.start == mapped_at_ && mapping.file_offset == 0)
       return is_mapped_from(pid(), mapping, driver_) && process_.check().has_value();
   return false;

@@ -11,6 +11,7 @@
 #include "elf/image.h"
 #include "target/call_instruction.h"
 #include "target/live_target.h"
+#include "target/mapping_list.h"
 #include "target/proc.h"
 
 namespace rankstacks::gpu {
@@ -83,9 +84,9 @@ std::size_t read_memory(Pid pid, Address from, void* into, std::size_t size) {
 }  // namespace
 
 Result<ProcessCode> ProcessCode::read(Pid pid) {
-  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid));
-  if (!maps) return fail(target::attach_error(pid, maps.error().os_errno));
-  ProcessCode code(pid, target::proc::parse_maps(*maps));
+  auto mappings = target::mappings_in(fmt::format("/proc/{}", pid));
+  if (!mappings) return fail(target::attach_error(pid, mappings.error().os_errno));
+  ProcessCode code(pid, std::move(*mappings));
   const auto vector = target::proc::read_file(fmt::format("/proc/{}/auxv", pid));
   if (!vector) return fail(target::attach_error(pid, vector.error().os_errno));
   for (std::size_t at = 0; at + sizeof(Elf64_auxv_t) <= vector->size(); at += sizeof(Elf64_auxv_t)) {

@@ -11,9 +11,13 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};  // the kernel owns it
-// Limits of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the
-// clock is read again.
+// Limits of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which it
+// is seen whether the time is over. Two threads together begin no further call beyond that.
 constexpr std::size_t kMaxBatch = 1000, kMaxOfCall = 4u << 20;
+// How many pieces one of two threads copies before it takes more: some 15 us of work.
+constexpr std::size_t kShare = 8;
+// What is more does not stay in a processor's cache.
+constexpr std::size_t kMaxTouched = 8u << 20;
 // A pointer chain that leads into a page is likely to continue in the following ones: Python allocates frames and
 // objects in arenas.
 constexpr std::size_t kReadAhead = 2;
@@ -41,6 +45,7 @@ void CopiedMemory::drop_copies() {
   regions_ = {};
   pages_ = {};
   missing_ = {};
+  plan_.reset();
   arena_ = CopyArena();
   stacks_left_out_ = 0;
   pages_left_out_ = has_for_once_ = false;
@@ -56,39 +61,60 @@ bool is_within_one(const Range& range, std::span<const Range> sorted) {
 
 }  // namespace
 
-bool CopiedMemory::refresh(std::span<const Range> standing) {
-  holds_ = false;
+void CopiedMemory::plan_refresh(std::span<const Range> standing) {
   std::erase_if(pages_, [](const auto& page) { return page.second.wanted.to == 0; });
-  std::vector<Piece> pieces;
+  Plan plan;
+  std::vector<Piece>& pieces = plan.pieces;
   pieces.reserve(regions_.size() + pages_.size() + missing_.size());
-  std::vector<Region*> again;
-  again.reserve(regions_.size());
+  plan.stacks.reserve(regions_.size());
   for (Region& region : regions_) {
     if (is_within_one(region.range, standing)) continue;
-    again.push_back(&region);
+    plan.stacks.push_back(&region);
     pieces.push_back({region.range, region.bytes});
   }
-  const std::size_t stacks = pieces.size();
   for (auto& [page, copy] : pages_) {
     if (copy.for_once) continue;
     if (whole_pages_) copy.wanted = {0, kPage};
     pieces.push_back({{page + copy.wanted.from, page + copy.wanted.to}, copy.bytes + copy.wanted.from});
   }
   // Pages that follow each other are copied by fewer steps of the kernel.
-  std::sort(pieces.begin() + static_cast<std::ptrdiff_t>(stacks), pieces.end(),
+  std::sort(pieces.begin() + static_cast<std::ptrdiff_t>(plan.stacks.size()), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.range.start < b.range.start; });
   // Each of these ends a call, if it is still not there.
   for (const auto& [page, bytes] : missing_) pieces.push_back({{page, page + kPage}, bytes});
-  const std::vector<std::size_t> copied = read_pieces(pieces);
+  plan_ = std::move(plan);
+}
+
+void CopiedMemory::touch_planned() {
+  if (!plan_) return;
+  std::size_t longest = 0, all = 0;
+  for (const Piece& piece : plan_->pieces) {
+    longest = std::max(longest, piece.range.size());
+    all += piece.range.size();
+  }
+  if (all > kMaxTouched) return;
+  std::vector<std::byte> nowhere(longest);
+  std::vector<Piece> pieces = plan_->pieces;
+  for (Piece& piece : pieces) piece.into = nowhere.data();
+  read_pieces(pieces);
+}
+
+bool CopiedMemory::refresh() {
+  if (!plan_) plan_refresh();
+  const Plan plan = *std::exchange(plan_, std::nullopt);
+  holds_ = false;
+  const std::vector<std::size_t> copied = read_pieces(plan.pieces);
   if (!fetches_) {
     drop_copies();
     return false;
   }
-  for (std::size_t i = 0; i < stacks; ++i) again[i]->range.end = again[i]->range.start + copied[i];
+  for (std::size_t i = 0; i < plan.stacks.size(); ++i)
+    plan.stacks[i]->range.end = plan.stacks[i]->range.start + copied[i];
   std::erase_if(regions_, [](const Region& region) { return region.range.size() == 0; });
-  for (std::size_t i = stacks; i < pieces.size(); ++i) {
-    const Address address = pieces[i].range.start & ~(kPage - 1);
-    const bool is_whole = copied[i] == pieces[i].range.size();
+  for (std::size_t i = plan.stacks.size(); i < plan.pieces.size(); ++i) {
+    const Piece& piece = plan.pieces[i];
+    const Address address = piece.range.start & ~(kPage - 1);
+    const bool is_whole = copied[i] == piece.range.size();
     const auto page = pages_.find(address);
     if (page != pages_.end()) {
       page->second.copied = page->second.wanted;
@@ -96,7 +122,7 @@ bool CopiedMemory::refresh(std::span<const Range> standing) {
       missing_.emplace(address, page->second.bytes);
       pages_.erase(page);
     } else if (is_whole) {
-      pages_.emplace(address, Page{pieces[i].into});
+      pages_.emplace(address, Page{piece.into});
       missing_.erase(address);
     }
   }
@@ -137,14 +163,14 @@ void CopiedMemory::give_back(std::size_t bytes) {
 
 // Requests as many pieces of `left` as one call takes.
 CopiedMemory::Request CopiedMemory::next_request(std::span<const Piece> pieces, std::vector<Unasked>& left,
-                                                 CopyCall& call) {
+                                                 CopyCall& call, RequestLimits limits) {
   Unasked& of = left.back();
   Request request{of.first, &call};
   call.clear();
   std::size_t bytes = 0;
-  for (; of.first < of.end && call.local.size() < kMaxBatch; ++of.first) {
+  for (; of.first < of.end && call.local.size() < limits.pieces; ++of.first) {
     const Piece& p = pieces[of.first];
-    if (of.first > request.first && bytes + p.range.size() > kMaxOfCall) break;
+    if (of.first > request.first && bytes + p.range.size() > limits.bytes) break;
     call.local.push_back({p.into, p.range.size()});
     call.remote.push_back({reinterpret_cast<void*>(p.range.start), p.range.size()});
     bytes += p.range.size();
@@ -173,27 +199,25 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
   std::vector<std::size_t> copied(pieces.size(), 0);
   if (pieces.empty()) return copied;
   const auto second = pieces.size() >= kWorthTwo ? second_ : nullptr;
-  std::vector<Unasked> own{{0, pieces.size()}}, others;
-  if (second) {
-    own.front().end = pieces.size() / 2;
-    others.push_back({pieces.size() / 2, pieces.size()});
-  }
-  CopyCall call;
-  while (fetches_ && !(own.empty() && others.empty())) {
-    std::optional<Request> other;
-    if (own.empty()) std::swap(own, others);
-    else if (!others.empty()) other = next_request(pieces, others, second->call);
-    const Request request = next_request(pieces, own, call);
-    const auto make = [&, tid = tid_] {
-      if (other) second->begin(tid);
-      call.make(tid);
-      if (other) second->wait();
+  std::vector<Unasked> left{{0, pieces.size()}};
+  std::vector<Request> requests;
+  CopyCall own;
+  while (fetches_ && !left.empty()) {
+    requests.clear();
+    if (!second) requests.push_back(next_request(pieces, left, own, {kMaxBatch, kMaxOfCall}));
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; second && i < second->calls.size() && !left.empty() && bytes < kMaxOfCall; ++i) {
+      requests.push_back(next_request(pieces, left, second->calls[i], {kShare, kMaxOfCall / 4}));
+      for (const iovec& piece : second->calls[i].local) bytes += piece.iov_len;
+    }
+    const auto make = [&, tid = tid_, count = requests.size()] {
+      if (second) second->make(tid, count);
+      else own.make(tid);
     };
     if (reader_ != nullptr) reader_->blocking(make);
     else make();
     if (!fetches_) break;  // ended meanwhile: the process may run again, and what was read is not consistent
-    note_copied(request, own, copied);
-    if (other) note_copied(*other, others, copied);
+    for (const Request& request : requests) note_copied(request, left, copied);
   }
   return copied;
 }

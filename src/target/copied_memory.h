@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -38,10 +39,16 @@ class CopiedMemory {
   void clear(CopyLimits limits = {});
 
   // Copies again, into the same places and by as few calls as possible, everything that was wanted so far, and what
-  // could not be copied; of pages of which only a part was wanted, that part. `standing`: ranges by address, apart from
-  // each other; pieces of stacks within one of these stay as they are. False if that was ended before it was done: then
-  // the copies are dropped. By the reading thread.
-  bool refresh(std::span<const Range> standing = {});
+  // could not be copied; of pages of which only a part was wanted, that part. False if that was ended before it was
+  // done: then the copies are dropped. By the reading thread.
+  bool refresh();
+
+  // Makes the list of what refresh() copies, before anything is held for that: refresh() comes next. `standing`: ranges
+  // by address, apart from each other; pieces of stacks within one of these stay as they are.
+  void plan_refresh(std::span<const Range> standing = {});
+  // Reads what is planned, if that is not much, to no effect but that the kernel has its tables of this memory in a
+  // processor's cache, and refresh() takes less time.
+  void touch_planned();
 
   // refresh() copies all of each page that was wanted, and not only that part.
   void keep_whole_pages() { whole_pages_ = true; }
@@ -54,6 +61,7 @@ class CopiedMemory {
   void hold() {
     holds_ = true;
     missed_ = false;
+    plan_.reset();
   }
   bool has_missed() const { return missed_; }
 
@@ -70,10 +78,12 @@ class CopiedMemory {
   // freed.
   void abandon_read() { arena_.keep_for_ever(); }
 
-  // From how many pieces on a second thread takes half of them: waking it takes as long as copying ten.
+  // From how many pieces on a second thread helps: waking it takes as long as copying ten.
   static constexpr std::size_t kWorthTwo = 64;
   // That thread; nullptr: none. Called while the reading thread waits.
   void share_with(std::shared_ptr<SecondCopier::Shared> second) { second_ = std::move(second); }
+  // How many bytes were taken from the limits.
+  std::size_t bytes() const { return taken_; }
   // How many pieces refresh() copies.
   std::size_t pieces() const { return regions_.size() + pages_.size() + missing_.size(); }
 
@@ -140,6 +150,12 @@ class CopiedMemory {
     Address at;
   };
 
+  // What refresh() copies: pieces of stacks, then others.
+  struct Plan {
+    std::vector<Piece> pieces;
+    std::vector<Region*> stacks;
+  };
+
   std::vector<Rest> not_copied_of(std::span<const Range> apart) const;
   void share_among(std::vector<Range>& ranges, std::size_t allowed);
 
@@ -155,7 +171,11 @@ class CopiedMemory {
     std::size_t first;
     const CopyCall* call;
   };
-  static Request next_request(std::span<const Piece> pieces, std::vector<Unasked>& left, CopyCall& call);
+  struct RequestLimits {
+    std::size_t pieces, bytes;
+  };
+  static Request next_request(std::span<const Piece> pieces, std::vector<Unasked>& left, CopyCall& call,
+                              RequestLimits limits);
   static void note_copied(const Request& request, std::vector<Unasked>& left, std::vector<std::size_t>& copied);
 
   // Returns the number of bytes copied for each piece.
@@ -179,6 +199,7 @@ class CopiedMemory {
   std::vector<Region> regions_;                      // sorted by start
   std::unordered_map<Address, Page> pages_;          // by page address
   std::unordered_map<Address, std::byte*> missing_;  // pages that could not be fetched, with room for them
+  std::optional<Plan> plan_;
   std::size_t stacks_left_out_ = 0;
   bool pages_left_out_ = false;
   bool holds_ = false, missed_ = false, whole_pages_ = false, for_once_ = false, has_for_once_ = false;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/hurry.h"
+#include "target/mapping_list.h"
 #include "target/proc.h"
 #include "target/still_threads.h"
 
@@ -59,10 +60,9 @@ void Glances::follow(Pid pid, Tid tid) {
   threads_.push_back({.pid = pid, .tid = tid});
   if (code_.contains(pid)) return;
   std::vector<Range>& code = code_[pid];
-  if (const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid))) {
-    for (const Mapping& m : proc::parse_maps(*maps))
+  if (const auto mappings = mappings_in(fmt::format("/proc/{}", pid)))
+    for (const Mapping& m : *mappings)
       if (m.executable) code.push_back(m.range);
-  }
 }
 
 std::vector<Address> Glances::place_of(Pid pid, const Registers& registers, LeavableThread& reader) const {

@@ -16,6 +16,7 @@
 
 #include "base/hurry.h"
 #include "target/live_target.h"
+#include "target/mapping_list.h"
 #include "target/ready_memory.h"
 #include "target/stopped_process.h"
 
@@ -116,9 +117,16 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
   });
 }
 
-bool LiveTarget::mappings_fit() const {
-  return std::all_of(threads_.begin(), threads_.end(), [&](const ThreadInfo& t) {
-    return !t.registers || (mapping_of(t.registers->sp()) != nullptr && mapping_of(t.registers->pc()) != nullptr);
+LiveTarget::Threads LiveTarget::all_threads() const {
+  Threads all;
+  all.reserve(threads_.size());
+  for (const ThreadInfo& thread : threads_) all.push_back(&thread);
+  return all;
+}
+
+bool LiveTarget::mappings_fit(const Threads& of) const {
+  return std::all_of(of.begin(), of.end(), [&](const ThreadInfo* t) {
+    return !t->registers || (mapping_of(t->registers->sp()) != nullptr && mapping_of(t->registers->pc()) != nullptr);
   });
 }
 
@@ -127,28 +135,33 @@ bool LiveTarget::mappings_fit() const {
 void LiveTarget::read_stopped_process(LeavableThread& reader) {
   for (ThreadInfo& t : threads_)
     if (!t.registers && !t.problem.empty() && t.state != 'Z' && t.state != 'X') add_uninterruptible(t, reader);
-  read_process(reader);
+  test_reading(reader);
+  read_stacks(reader, all_threads());
 }
 
 // What unwinding needs of the process, on the reader's thread.
-void LiveTarget::read_process(LeavableThread& reader) {
+void LiveTarget::read_stacks(LeavableThread& reader, const Threads& of) {
   // A library was loaded or a thread's stack mapped since prepare(). A wild pc or sp causes this once more, to no
   // effect. Files are opened when the process runs again; until then everything is read from memory.
   unread_maps_.reset();
-  if (!mappings_fit()) {
-    Result<std::string> text;
-    reader.blocking([&] { text = proc::read_file(task_dir() + "/maps"); });
-    if (text) {
-      process_.mappings = proc::parse_maps(*text);
+  if (!mappings_fit(of)) {
+    Result<std::vector<Mapping>> mappings;
+    reader.blocking([&] { mappings = mappings_in(task_dir()); });
+    if (mappings) {
+      process_.mappings = std::move(*mappings);
       process_.modules_fit = false;
     } else {
       unread_maps_ = Problem{
           fmt::format("its memory map cannot be read once more, and stacks that it was changed for are missing: {}",
-                      text.error().message()),
+                      mappings.error().message()),
           std::nullopt};
     }
   }
-  // A process can be seized and still be unreadable: a system call filter may refuse just one of the calls.
+  copy_stacks(of);
+}
+
+// A process can be seized and still be unreadable: a system call filter may refuse just one of the calls.
+void LiveTarget::test_reading(LeavableThread& reader) {
   if (const auto any = std::find_if(process_.mappings.begin(), process_.mappings.end(),
                                     [](const Mapping& m) { return m.readable && m.inode != 0; });
       any != process_.mappings.end()) {
@@ -165,7 +178,6 @@ void LiveTarget::read_process(LeavableThread& reader) {
           fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` shows whether it does", pid_)};
     }
   }
-  copy_stacks();
 }
 
 void LiveTarget::report_cuts(bool in_time, std::chrono::steady_clock::duration taken) {

@@ -18,9 +18,15 @@ struct LiveImages::Shared {
 
 LiveImages::LiveImages() : shared_(std::make_shared<Shared>()) {}
 
-bool LiveImages::is_known(std::uint64_t device, std::uint64_t inode) const {
+std::vector<const FileMappings*> LiveImages::unknown_among(std::span<const FileMappings> files) const {
+  std::vector<const FileMappings*> unknown;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> met;
   const std::lock_guard lock(shared_->mutex);
-  return shared_->by_inode.contains({device, inode});
+  for (const FileMappings& file : files) {
+    const std::pair key(file.parts.front().device, file.parts.front().inode);
+    if (!shared_->by_inode.contains(key) && met.insert(key).second) unknown.push_back(&file);
+  }
+  return unknown;
 }
 
 LiveImages::Opened LiveImages::find_or(std::uint64_t device, std::uint64_t inode, const std::function<Opened()>& open) {

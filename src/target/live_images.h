@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/result.h"
@@ -32,7 +34,8 @@ class LiveImages {
   // The cached result if there is one; else calls open(), on this thread and without holding a lock, as it may never
   // return.
   Opened find_or(std::uint64_t device, std::uint64_t inode, const std::function<Opened()>& open);
-  bool is_known(std::uint64_t device, std::uint64_t inode) const;
+  // Those that have not been opened; of several mappings of one file, the first.
+  std::vector<const FileMappings*> unknown_among(std::span<const FileMappings> files) const;
 
   // Opens the file and caches the result or the error. Returns a problem if the user should know something about how
   // its names are found.

@@ -81,31 +81,31 @@ std::optional<Range> LiveTarget::stack_below(const ThreadInfo& thread, const Ran
 
 // Threads on their own stacks come first. Any other memory may be of any kind, and the stack pointer does not show
 // which: if it belongs to a file that does not answer, everything that is read after it is missing as well.
-void LiveTarget::copy_stacks() {
+void LiveTarget::copy_stacks(const Threads& of) {
   std::vector<Range> own, foreign, below;
   std::vector<const ThreadInfo*> elsewhere;
-  for (const ThreadInfo& t : threads_) {
-    if (!t.registers) continue;
-    if (const auto stack = own_stack(t)) {
+  for (const ThreadInfo* t : of) {
+    if (!t->registers) continue;
+    if (const auto stack = own_stack(*t)) {
       own.push_back(*stack);
-    } else if (const auto other = foreign_stack(t)) {
+    } else if (const auto other = foreign_stack(*t)) {
       foreign.push_back(*other);
-      elsewhere.push_back(&t);
+      elsewhere.push_back(t);
     }
   }
   memory_.copy_stacks(own, foreign.size() * kForeignStack);
-  if (foreign.empty()) return copy_generated_code();
+  if (foreign.empty()) return copy_generated_code(of);
   memory_.copy_stacks(foreign);
   for (std::size_t i = 0; i < foreign.size(); ++i)
     if (const auto stack = stack_below(*elsewhere[i], foreign[i])) below.push_back(*stack);
   memory_.copy_stacks(below);
-  copy_generated_code();
+  copy_generated_code(of);
 }
 
 // Code in anonymous memory (a JIT compiler's) has no file to be read from later, and a return address into it is
 // accepted only if the bytes before it are a call. So this copies the pages that program counters and words on the
 // stacks point to, and some before them, where the function shows whether it keeps a frame pointer.
-void LiveTarget::copy_generated_code() {
+void LiveTarget::copy_generated_code(const Threads& of) {
   std::vector<Range> generated;
   for (const Mapping& m : process_.mappings)
     if (m.executable && m.path.empty()) generated.push_back(m.range);
@@ -123,8 +123,8 @@ void LiveTarget::copy_generated_code() {
     const Address from = a - code.start < kFunction ? code.start : a - kFunction;
     for (Address page = from & kPageMask; page < std::min(code.end, a + kEpilogue); page += 4096) pages.insert(page);
   };
-  for (const ThreadInfo& t : threads_)
-    if (t.registers) add(t.registers->pc() + 1);
+  for (const ThreadInfo* t : of)
+    if (t->registers) add(t->registers->pc() + 1);
   memory_.for_each_stack_piece([&](const Range& piece, std::span<const std::byte> bytes) {
     for (std::size_t at = -piece.start & 7; at + sizeof(Address) <= bytes.size() && pages.size() < kMaxPages;
          at += sizeof(Address)) {

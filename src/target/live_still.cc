@@ -9,7 +9,8 @@
 //     unstopped    runs                            a copy of one moment, if no thread ran; otherwise it shows which
 //                                                  threads run, and which memory is needed
 //     stopped      those threads are stopped:      the same memory once more, but for the others' stacks, by few system
-//                                                  calls, and the comparison for the others
+//                                                  calls. (Just before, it is read to no effect: then the kernel has
+//                                                  its tables at hand.) Then the comparison for the others
 //                  they run again                  Python's frames, locks and so on, from the copy. If these lead to
 //                                                  memory that is not in it: once more, with this inside of the stop
 //
@@ -20,6 +21,7 @@
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/hurry.h"
 #include "target/live_target.h"
@@ -54,7 +56,8 @@ bool has_ended(const ThreadInfo& thread) { return thread.state == 'Z' || thread.
 
 }  // namespace
 
-// What the reader and the tracer of one capture share; each uses it while the other waits.
+// What the reader and the tracer of one capture share; each uses it while the other waits, but for `stopped`,
+// `not_stopped` and `ended`, which the tracer fills in between its answer and its report.
 struct LiveTarget::StillRead {
   const std::function<void()>& walk;
   const StopChoice& choice;
@@ -70,6 +73,7 @@ struct LiveTarget::StillRead {
   bool compares_in_stop = false;                          // those that were released have waked others
   std::unordered_map<Tid, std::string> not_stopped = {};  // why not, of those that were to be stopped
   std::unordered_set<Tid> ended = {};                     // those that had ended when they were to be stopped
+  std::unordered_set<Tid> on_own_stacks = {};             // as they were placed when none was stopped
   std::unordered_set<Tid> moved = {};                     // that may have run during the last attempt
   bool same_threads = true;                               // whether none was created or ended in it
   std::chrono::system_clock::time_point at = {};          // of its proof
@@ -106,11 +110,9 @@ struct LiveTarget::StillRead {
   }
 };
 
-// By the tracer, while the reader waits.
-void LiveTarget::grant(StoppedProcess& held, const std::vector<Tid>& tids, StillRead& still) {
-  still.stopped.reserve(still.stopped.size() + tids.size());
-  stops_.threads.reserve(stops_.threads.size() + tids.size());
-  if (!held.stop_also(process_.start_ticks, tids)) still.is_lost = true;
+// What has become of the threads that were to be stopped. By the tracer, while the reader copies.
+void LiveTarget::note_stops(StoppedProcess& held, StillRead& still) {
+  held.read_registers();
   for (const StoppedProcess::Thread& thread : held.threads()) {
     if (still.stopped.contains(thread.tid)) continue;
     // The main thread remains part of the process when it has ended.
@@ -167,7 +169,22 @@ void LiveTarget::check_pointers(SeenThreads& seen) {
     if (!is_thread_descriptor(addresses[i], heads[i])) threads[i]->pointer.reset();
 }
 
-// The threads with the registers that are known of them.
+// Places the threads that are stopped; the others are where they were placed before. Returns those whose stacks may
+// begin elsewhere than in what was copied before.
+LiveTarget::Threads LiveTarget::place_stopped(const StillRead& still) {
+  Threads moved;
+  for (ThreadInfo& thread : threads_) {
+    const auto stopped = still.stopped.find(thread.tid);
+    if (stopped == still.stopped.end() || has_ended(thread)) continue;
+    const auto before = std::exchange(thread.registers, stopped->second);
+    const bool is_there_again =
+        before && before->sp() == thread.registers->sp() && before->pc() == thread.registers->pc();
+    if (!is_there_again || !still.on_own_stacks.contains(thread.tid)) moved.push_back(&thread);
+  }
+  return moved;
+}
+
+// The threads with the registers that are known of them. None is stopped.
 void LiveTarget::place_still(LeavableThread& reader, const StillRead& still) {
   std::unordered_map<Tid, const SeenThread*> seen;
   seen.reserve(still.seen.threads.size());
@@ -177,10 +194,6 @@ void LiveTarget::place_still(LeavableThread& reader, const StillRead& still) {
   for (ThreadInfo& thread : threads_) {
     if (has_ended(thread)) {
       thread.problem = "it has ended; the process continues in its other threads";
-      continue;
-    }
-    if (const auto stopped = still.stopped.find(thread.tid); stopped != still.stopped.end()) {
-      thread.registers = stopped->second;
       continue;
     }
     thread.registers = seen.at(thread.tid)->registers;
@@ -197,7 +210,7 @@ void LiveTarget::place_still(LeavableThread& reader, const StillRead& still) {
 void LiveTarget::count_threads(LeavableThread& reader, StillRead& still) {
   std::optional<std::size_t> count;
   reader.blocking([&, pid = pid_] { count = number_of_threads(pid); });
-  still.same_threads = still.ended.empty() && count == still.seen.threads.size();
+  still.same_threads = count == still.seen.threads.size();
 }
 
 // After it: whether threads have run since they were seen, or were created. What blocking calls use are variables of
@@ -218,12 +231,15 @@ void LiveTarget::compare(LeavableThread& reader, StillRead& still) {
 
 // The stacks of the threads that are not stopped, by address. They were copied after their threads were seen asleep,
 // and the comparison shows whether these slept until the end: they are not copied once more while others are held.
-std::vector<Range> LiveTarget::standing_stacks(const StillRead& still, const std::vector<Tid>& wanted) const {
+std::vector<Range> LiveTarget::standing_stacks(StillRead& still, const std::vector<Tid>& wanted) const {
   const std::unordered_set<Tid> moving(wanted.begin(), wanted.end());
   std::vector<Range> standing;
   for (const ThreadInfo& thread : threads_) {
-    if (!thread.registers || moving.contains(thread.tid) || still.stopped.contains(thread.tid)) continue;
-    if (const auto stack = own_stack(thread)) standing.push_back(*stack);
+    if (!thread.registers || still.stopped.contains(thread.tid)) continue;
+    const auto stack = own_stack(thread);
+    if (!stack) continue;
+    still.on_own_stacks.insert(thread.tid);
+    if (!moving.contains(thread.tid)) standing.push_back(*stack);
   }
   std::sort(standing.begin(), standing.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
   return standing;
@@ -238,16 +254,21 @@ std::vector<Range> LiveTarget::standing_stacks(const StillRead& still, const std
 bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted) {
   for (int stops = 0; !wanted.empty() && stops < kMaxStops; ++stops) {
     still.is_done = still.placed = still.walked = false;
-    const std::vector<Range> standing = standing_stacks(still, wanted);
+    const bool is_time_over = still.is_time_over();
+    memory_.plan_refresh(standing_stacks(still, wanted));
+    if (stops == 0 && !is_time_over) memory_.touch_planned();
+    still.stopped.reserve(still.stopped.size() + wanted.size());
     hurry();  // threads are held from now on
-    if (still.is_time_over() || !still.requests.ask(wanted) || still.is_lost) return false;
+    if (is_time_over || !still.requests.ask(wanted) || still.is_lost) return false;
     count_threads(reader, still);
-    if (!still.same_threads) break;
     still.at = std::chrono::system_clock::now();
-    if (!memory_.refresh(standing)) return false;
-    place_still(reader, still);
+    if (still.same_threads && !memory_.refresh()) return false;
+    if (!still.requests.await_report()) return false;
+    still.same_threads = still.same_threads && still.ended.empty();
+    if (!still.same_threads) break;
+    const Threads moved = place_stopped(still);
     still.placed = true;
-    read_process(reader);
+    read_stacks(reader, unread_maps_ ? all_threads() : moved);
     if (still.walks_in_stop) still.run_walk();
     if (!still.compares_in_stop) break;
     compare(reader, still);
@@ -282,6 +303,7 @@ bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wa
   still.seen = std::move(seen);
   still.stopped.clear();
   still.ended.clear();
+  still.on_own_stacks.clear();
   if (still.seen.refused != 0) return false;
   check_pointers(still.seen);
   count_threads(reader, still);
@@ -289,7 +311,8 @@ bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wa
   if (still.was_read && !memory_.refresh()) return false;
   place_still(reader, still);
   still.placed = true;
-  read_process(reader);
+  if (!still.was_read) test_reading(reader);
+  read_stacks(reader, all_threads());
   still.run_walk();
   still.was_read = true;
   compare(reader, still);
@@ -369,7 +392,7 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   memory_.open(process_.memory_tid, &reader);
   stopped_until_ = Deadline::at(still.end);
   reader.start([&] { read_still(reader, still); });
-  while (const auto request = still.requests.next(still.end)) {
+  while (const auto request = still.requests.next(still.end, held.has_value())) {
     if (request->release && held) {
       stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
       held.reset();
@@ -380,11 +403,14 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
       }
       if (!held) raw_threads_.clear();
       if (!held) held.emplace(pid_);
-      grant(*held, request->tids, still);
+      stops_.threads.reserve(stops_.threads.size() + request->tids.size());
+      still.is_lost = !held->stop_also(process_.start_ticks, request->tids);
     }
     still.requests.answer();
-    if (held) held->read_signals();
-    if (held && keeps_raw_threads_) add_raw_threads(*held);
+    if (!held) continue;
+    note_stops(*held, still);
+    still.requests.report();
+    if (keeps_raw_threads_) add_raw_threads(*held);
   }
   const bool in_time = reader.wait_until(still.end);
   if (!in_time) memory_.end_fetching();

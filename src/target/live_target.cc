@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/unattended.h"
+#include "target/mapping_list.h"
 #include "target/module_list.h"
 
 namespace rankstacks::target {
@@ -43,8 +44,8 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::prepare(Pid pid, const LiveImage
   auto target = look_at(pid, images);
   if (!target) return target;
   LiveImages opener = images;
-  for (const FileToOpen& file : (*target)->unopened_files())
-    if (auto problem = opener.open(file)) (*target)->add_problem(std::move(*problem));
+  for (const FileMappings* file : (*target)->unopened_files())
+    if (auto problem = opener.open((*target)->to_open(*file))) (*target)->add_problem(std::move(*problem));
   (*target)->add_modules();
   return target;
 }
@@ -92,28 +93,22 @@ std::unique_ptr<LiveTarget> LiveTarget::again() const {
 }
 
 Result<void> LiveTarget::read_mappings() {
-  const auto text = proc::read_file(task_dir() + "/maps");
-  if (!text) return fail(attach_error(pid_, text.error().os_errno));
-  process_.mappings = proc::parse_maps(*text);
+  auto mappings = mappings_in(task_dir());
+  if (!mappings) return fail(attach_error(pid_, mappings.error().os_errno));
+  process_.mappings = std::move(*mappings);
   process_.files = group_mappings(process_.mappings);
   return {};
 }
 
-std::vector<FileToOpen> LiveTarget::unopened_files() const {
-  std::vector<FileToOpen> unopened;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> met;
-  for (const FileMappings& file : process_.files) {
-    const Mapping& first = file.parts.front();
-    if (met.emplace(first.device, first.inode).second && !images_.is_known(first.device, first.inode))
-      unopened.push_back({pid_, process_.memory_tid, file});
-  }
-  return unopened;
-}
+std::vector<const FileMappings*> LiveTarget::unopened_files() const { return images_.unknown_among(process_.files); }
+
+FileToOpen LiveTarget::to_open(const FileMappings& file) const { return {pid_, process_.memory_tid, file}; }
 
 // For mappings that were made after the process was prepared; called once it runs again.
 void LiveTarget::open_new_files() {
   process_.files = group_mappings(process_.mappings);
-  for (const FileToOpen& file : unopened_files()) {
+  for (const FileMappings* const mapped : unopened_files()) {
+    const FileToOpen file = to_open(*mapped);
     const auto problem = unattended<std::optional<Problem>>(
         [images = images_, file]() mutable { return images.open(file, Deadline::after(kLongestOpening)); },
         Unattended::beyond(kLongestOpening));

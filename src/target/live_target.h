@@ -43,8 +43,10 @@ class LiveTarget final : public Target {
   // prepare() in three steps, for callers that do not want to wait for files: the process itself; those of its files
   // that have not been opened yet, for LiveImages::open(); its modules, from the files that were opened meanwhile.
   static Result<std::unique_ptr<LiveTarget>> look_at(Pid pid, const LiveImages& images);
-  std::vector<FileToOpen> unopened_files() const;
+  std::vector<const FileMappings*> unopened_files() const;  // valid until the mappings are read once more
+  FileToOpen to_open(const FileMappings& file) const;
   void add_modules();
+  std::size_t copied_bytes() const { return memory_.bytes(); }
   void add_problem(Problem problem) { process_.problems.push_back(std::move(problem)); }
 
   // `walk` is called while the process is paused, with read() available: keep it short. It runs on another thread of
@@ -126,14 +128,18 @@ class LiveTarget final : public Target {
   void add_kernel_place(ThreadInfo& thread, LeavableThread& reader);
   void add_uninterruptible(ThreadInfo& thread, LeavableThread& reader);
   void add_threads(const StoppedProcess& stopped);
-  bool mappings_fit() const;
+  // Some of threads_.
+  using Threads = std::vector<const ThreadInfo*>;
+  Threads all_threads() const;
+  bool mappings_fit(const Threads& of) const;
   // capture(), in parts. Errors: it has ended, or is another process of the same number.
   Result<proc::Stat> prepared_process_now();
   void drop_copy(const CopyLimits& limits) { memory_.clear(limits); }
   Result<void> capture_stopped(const std::function<void()>& walk, const CopyLimits& limits);
   std::vector<Tid> threads_that_cannot_stop();
   void read_stopped_process(LeavableThread& reader);
-  void read_process(LeavableThread& reader);
+  void test_reading(LeavableThread& reader);
+  void read_stacks(LeavableThread& reader, const Threads& of);
   struct Reading {
     std::chrono::steady_clock::duration taken;
     bool in_time;
@@ -155,10 +161,11 @@ class LiveTarget final : public Target {
   void count_threads(LeavableThread& reader, StillRead& still);
   void compare(LeavableThread& reader, StillRead& still);
   std::vector<Tid> threads_to_stop(const StillRead& still) const;
-  std::vector<Range> standing_stacks(const StillRead& still, const std::vector<Tid>& wanted) const;
+  std::vector<Range> standing_stacks(StillRead& still, const std::vector<Tid>& wanted) const;
   void check_pointers(SeenThreads& seen);
   void place_still(LeavableThread& reader, const StillRead& still);
-  void grant(StoppedProcess& held, const std::vector<Tid>& tids, StillRead& still);
+  Threads place_stopped(const StillRead& still);
+  void note_stops(StoppedProcess& held, StillRead& still);
   void add_raw_threads(const StoppedProcess& held);
   void drop_moved(const StillRead& still);
   struct Home {
@@ -169,8 +176,8 @@ class LiveTarget final : public Target {
   std::optional<Range> own_stack(const ThreadInfo& thread) const;
   std::optional<Range> foreign_stack(const ThreadInfo& thread) const;
   std::optional<Range> stack_below(const ThreadInfo& thread, const Range& foreign) const;
-  void copy_stacks();
-  void copy_generated_code();
+  void copy_stacks(const Threads& of);
+  void copy_generated_code(const Threads& of);
   const Mapping* mapping_of(Address a) const;
   std::string task_dir() const;
 

@@ -4,10 +4,15 @@
 
 namespace rankstacks::target {
 
-void SecondCopier::Shared::begin(Tid of) {
+void SecondCopier::Shared::make(Tid of, std::size_t how_many) {
   tid = of;
+  count = how_many;
+  next = 0;
   phase = kAsked;
   phase.notify_all();
+  make_next_ones();
+  int asked = kAsked;
+  if (!phase.compare_exchange_strong(asked, kReady)) wait_while(kHelps);
 }
 
 SecondCopier::SecondCopier() : shared_(std::make_shared<Shared>()) {
@@ -16,10 +21,14 @@ SecondCopier::SecondCopier() : shared_(std::make_shared<Shared>()) {
     int busy = Shared::kStarts;
     while (shared->phase.compare_exchange_strong(busy, Shared::kReady)) {
       shared->phase.notify_all();
-      shared->wait_while(Shared::kReady);
-      if (shared->phase != Shared::kAsked) return;
-      thread.blocking([shared] { shared->call.make(shared->tid); });
-      busy = Shared::kAsked;
+      // The reader may have done it all before this thread has a processor.
+      for (int asked = Shared::kAsked; !shared->phase.compare_exchange_strong(asked, Shared::kHelps);
+           asked = Shared::kAsked) {
+        if (asked == Shared::kEnds) return;
+        shared->wait_while(Shared::kReady);
+      }
+      thread.blocking([shared] { shared->make_next_ones(); });
+      busy = Shared::kHelps;
     }
   });
   shared_->wait_while(Shared::kStarts);

@@ -151,18 +151,18 @@ void StoppedProcess::note_signal(Thread& thread, const siginfo_t& info) {
   if (info.si_code == CLD_TRAPPED && info.si_status >> 8 == 0) thread.pending_signal = info.si_status;
 }
 
+void StoppedProcess::read_signal(Thread& thread) {
+  if (!thread.stopped || thread.is_signal_known) return;
+  siginfo_t info{};
+  if (peek_at_stop(thread.tid, info) == 0) note_signal(thread, info);
+}
+
 void StoppedProcess::read_signals() {
-  for (Thread& thread : threads_) {
-    if (!thread.stopped || thread.is_signal_known) continue;
-    siginfo_t info{};
-    if (peek_at_stop(thread.tid, info) == 0) note_signal(thread, info);
-  }
+  for (Thread& thread : threads_) read_signal(thread);
 }
 
 // Returns true if the thread has stopped or ended.
 bool StoppedProcess::look_at(Thread& thread) {
-  read_registers(thread);
-  if (thread.register_bytes > 0) return thread.stopped = true;
   siginfo_t info{};
   const int failed = peek_at_stop(thread.tid, info);
   if ((failed == 0 && info.si_pid == 0) || (failed != 0 && errno == EINTR)) return false;
@@ -171,18 +171,25 @@ bool StoppedProcess::look_at(Thread& thread) {
     if (failed == 0) waitpid(thread.tid, nullptr, __WALL | WNOHANG);
     return true;
   }
-  thread.stopped = true;
-  read_registers(thread);
   note_signal(thread, info);
-  return true;
+  return thread.stopped = true;
 }
 
-void StoppedProcess::await_stops() {
+// The same from its registers, for which no other call is needed then. That a thread has ended, this does not show.
+bool StoppedProcess::look_at_registers(Thread& thread) {
+  read_registers(thread);
+  return thread.stopped = thread.register_bytes > 0;
+}
+
+void StoppedProcess::await_stops(Needed needed) {
   const auto start = Clock::now();
   int idle = 0;
-  while (true) {
+  for (bool is_first = true;; is_first = false) {
     const std::size_t before = waiting_.size();
-    std::erase_if(waiting_, [&](std::size_t i) { return look_at(threads_[i]); });
+    std::erase_if(waiting_, [&](std::size_t i) {
+      const bool may_do = needed == Needed::kRegisters && look_at_registers(threads_[i]);
+      return may_do || ((needed == Needed::kStop || !is_first) && look_at(threads_[i]));
+    });
     if (waiting_.empty()) return;
     // Stops come within microseconds, but each thread needs a processor for that: check again at once if most have
     // stopped meanwhile, else sleep.
@@ -248,7 +255,7 @@ Result<void> StoppedProcess::stop_also(std::uint64_t start_ticks, const std::vec
   watcher_->is_seized();
   if (auto same = check_process(start_ticks); !same) return same;
   interrupt_seized();
-  await_stops();
+  await_stops(Needed::kStop);
   return {};
 }
 
@@ -276,7 +283,8 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks,
       if (auto same = p.check_process(start_ticks); !same) return fail(same.error());
     }
     p.interrupt_seized();
-    p.await_stops();
+    p.await_stops(Needed::kRegisters);
+    p.read_registers();
     if (p.all_are_stopped()) {
       p.unsettled_ = false;
       break;
@@ -318,6 +326,11 @@ void StoppedProcess::read_registers(Thread& thread) {
   thread.register_errno = was_read ? 0 : errno;
 }
 
+void StoppedProcess::read_registers() {
+  for (Thread& thread : threads_)
+    if (thread.stopped && thread.register_bytes == 0) read_registers(thread);
+}
+
 Result<Registers> StoppedProcess::registers(Tid tid) const {
   const auto found = index_.find(tid);
   const Thread none;
@@ -351,10 +364,10 @@ std::optional<RawThread> StoppedProcess::raw(Tid tid) const {
 double StoppedProcess::resume() {
   if (resumed_) return 0;
   resumed_ = true;
-  read_signals();
   Clock::duration longest{};
   const auto release = [&](Thread& thread) {
     if (!thread.stopped) return;
+    read_signal(thread);
     ptrace(PTRACE_DETACH, thread.tid, nullptr, static_cast<long>(thread.pending_signal));
     thread.stopped = false;
     longest = std::max(longest, Clock::now() - thread.interrupted);

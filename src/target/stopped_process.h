@@ -12,13 +12,14 @@
 // (stop_watcher.h).
 //
 // Six things keep the stop short. Everything is seized before the first thread is interrupted. That a thread has
-// stopped is seen from its registers, which the kernel tells of a stopped thread alone: one call in place of two; which
-// signal has stopped it can be asked later (read_signals()). A thread that has not stopped is waited for by its own id:
-// waiting for "any" walks the list of all tracees in the kernel, which is quadratic (40 of 80 ms at 2,000 threads). The
-// link count of /proc/PID/task shows whether a thread was created meanwhile: one system call instead of a listing. Who
-// was stopped first is released first, the main thread excepted. From the first interrupt to the last detach the
-// calling thread is in the real-time class if that is permitted; otherwise, on a busy machine, the process would stay
-// paused for as long as the tool waits for a processor.
+// stopped is seen from what is needed first: from its registers, which the kernel tells of a stopped thread alone, or,
+// where memory is copied first, from the signal that has stopped it, which takes half of the time. The other one is
+// asked for while memory is copied (read_signals(), read_registers()). A thread that has not stopped is waited for by
+// its own id: waiting for "any" walks the list of all tracees in the kernel, which is quadratic (40 of 80 ms at 2,000
+// threads). The link count of /proc/PID/task shows whether a thread was created meanwhile: one system call instead of a
+// listing. Who was stopped first is released first, the main thread excepted. From the first interrupt to the last
+// detach the calling thread is in the real-time class if that is permitted; otherwise, on a busy machine, the process
+// would stay paused for as long as the tool waits for a processor.
 #pragma once
 
 #include <sys/user.h>
@@ -71,9 +72,13 @@ class StoppedProcess {
   // Nothing is stopped yet: for stop_also().
   explicit StoppedProcess(Pid pid);
 
-  // Stops these threads, those that are stopped already excepted. threads() says what has become of each. Errors: it is
-  // another process by now (kGone), or executes a program (kTimeout).
+  // Stops these threads, those that are stopped already excepted. threads() says what has become of each; its registers
+  // are not known before read_registers(). Errors: it is another process by now (kGone), or executes a program
+  // (kTimeout).
   Result<void> stop_also(std::uint64_t start_ticks, const std::vector<Tid>& tids);
+
+  // Of the threads that are stopped and whose registers are not known.
+  void read_registers();
 
   ~StoppedProcess();  // calls resume()
   StoppedProcess(StoppedProcess&&) noexcept;
@@ -89,8 +94,8 @@ class StoppedProcess {
   // All that a core says of the thread; std::nullopt if the kernel does not tell its registers.
   std::optional<RawThread> raw(Tid tid) const;
 
-  // Asks for the signals that are to be delivered at the detach. resume() does so otherwise: call it while something
-  // else has to be waited for.
+  // Asks for the signals that are to be delivered at the detach. resume() does so otherwise, of each thread just before
+  // it: call it if something else takes longer, and no other thread of the tool wants the processor.
   void read_signals();
 
   // Detaches all, and restores the scheduling class of the calling thread. Returns the longest time for which one of
@@ -106,9 +111,13 @@ class StoppedProcess {
   void seize(Tid tid);
   bool seized_is_ours(Tid tid) const;
   void interrupt_seized();
-  void await_stops();
+  // What await_stops() finds out of each thread that stops, on its way: its registers, or which signal has stopped it.
+  enum class Needed { kRegisters, kStop };
+  void await_stops(Needed needed);
   static bool look_at(Thread& thread);
+  static bool look_at_registers(Thread& thread);
   static void note_signal(Thread& thread, const siginfo_t& info);
+  static void read_signal(Thread& thread);
   static void read_registers(Thread& thread);
   bool all_are_stopped() const;
 

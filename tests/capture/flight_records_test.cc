@@ -188,9 +188,13 @@ TEST_CASE("dumps that are found count only if they are this process's") {
       rank.threads[0].thread_pointer = 12288;
     }
   }
-  add_found_dump(rank, place, Clock::now(), kLimit);
-  CHECK(rank.flight_record.has_value() == counts);
-  CHECK(rank.problems.empty());
+  std::vector<RankSnapshot> ranks{rank, rank};  // the second one has no place
+  ranks[1].rank = 1;
+  const auto place_of = [&](const RankSnapshot& of) { return of.rank == 1 ? std::nullopt : std::optional(place); };
+  add_found_dumps(ranks, place_of, Clock::now(), kLimit);
+  CHECK(ranks[0].flight_record.has_value() == counts);
+  CHECK(ranks[0].problems.empty());
+  CHECK_FALSE(ranks[1].flight_record);
 }
 
 TEST_CASE("how long ago a rank has called something") {

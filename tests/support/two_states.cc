@@ -385,7 +385,7 @@ class Sampler {
     target::SocketTables sockets;
     reader_.read(live, sockets);
     capture::unwind_ranks(live.ranks, options_);
-    reader_.read_again(live, sockets);
+    reader_.read_again(live, reader_.to_read_again(live), sockets);
     if (!rank.target) {
       samples.wrong.push_back("it was not read: " + rank.snapshot.problems.back().message);
       return;

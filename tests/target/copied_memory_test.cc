@@ -317,11 +317,31 @@ TEST_CASE("stacks that stand are not copied again; those that only overlap with 
   };
   for (std::size_t stack = 0; stack < 4; ++stack) *reinterpret_cast<Address*>(stacks.at(stack, kPage)) = stack;
   const std::vector<Range> standing{stacks.range(1), stacks.range(2, 8)};
-  REQUIRE(memory.refresh(standing));
+  memory.plan_refresh(standing);
+  memory.touch_planned();
+  CHECK(word_of(0) == stacks.address(0, kPage));
+  REQUIRE(memory.refresh());
   CHECK(word_of(0) == 0);
   CHECK(word_of(1) == stacks.address(1, kPage));
   CHECK(word_of(2) == 2);
   CHECK(word_of(3) == 3);
   REQUIRE(memory.refresh());
   CHECK(word_of(1) == 1);
+}
+
+TEST_CASE("what was planned before the process ran again is planned anew") {
+  const Stacks stacks(2, 4 * kPage);
+  CopiedMemory memory;
+  memory.open(getpid());
+  memory.copy_stacks(stacks.all());
+  for (std::size_t stack = 0; stack < 2; ++stack) *reinterpret_cast<Address*>(stacks.at(stack, kPage)) = stack;
+  const std::vector<Range> standing{stacks.range(0)};
+  memory.plan_refresh(standing);
+  memory.hold();
+  REQUIRE(memory.refresh());
+  for (std::size_t stack = 0; stack < 2; ++stack) {
+    Address word = ~Address{0};
+    CHECK(memory.read(stacks.address(stack, kPage), std::as_writable_bytes(std::span(&word, 1))) == sizeof word);
+    CHECK(word == stack);
+  }
 }
