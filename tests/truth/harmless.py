@@ -17,6 +17,8 @@ from command_line import SOURCE, native
 from processes import DEADLINE, Fixture, Skip, check, need_torch, run_tool, settle, state_of, task_states, tool, wait_until
 from truth_python import only_rank
 
+MOST_READINGS = 7  # of one sample
+
 # Calls that the kernel does not restart after a stop, by whatever tracer (signal(7), "Interruption of system calls and library functions by
 # stop signals"). All other calls of busy are never interrupted.
 NOT_RESTARTED = {"epoll_wait", "epoll_pwait", "sigtimedwait", "semtimedop", "recv with SO_RCVTIMEO", "accept with SO_RCVTIMEO", "io_getevents"}
@@ -33,14 +35,15 @@ class Busy(Fixture):
 
     def check_calls(self, counts, samples, moved_on=True):
         """No call has failed, been cut short or lost anything. EINTR occurs only where the kernel leaves no choice: two threads make each
-        such call, and are interrupted once per sample; on an overloaded machine twice was seen (77 times in 30 samples)."""
+        such call, and each reading that stops them interrupts it. One or two readings are usual, on an overloaded machine 71 EINTR in 16
+        samples were seen; src/target/live_still.cc makes six at most, and then all threads are stopped."""
         check(counts["wrong"] == [], "after %d samples: %s" % (samples, "; ".join(counts["wrong"])))
         for name, now in counts["calls"].items():
             check(now["wrong"] == 0, "%s: %d wrong" % (name, now["wrong"]))
             if name not in NOT_RESTARTED:
                 check(now["interrupted"] == 0, "%s: EINTR %d times in %d samples" % (name, now["interrupted"], samples))
             else:
-                check(now["interrupted"] <= 2 * 2 * samples, "%s: EINTR %d times in %d samples" % (name, now["interrupted"], samples))
+                check(now["interrupted"] <= 2 * MOST_READINGS * samples, "%s: EINTR %d times in %d samples" % (name, now["interrupted"], samples))
             if moved_on:
                 check(now["done"] > self.before["calls"][name]["done"], "%s does not go on" % name)
 
