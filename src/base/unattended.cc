@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -95,14 +94,6 @@ struct Worker {
 };
 thread_local Worker* this_worker = nullptr;
 
-// glibc gives the heap of a thread other than the main one its memory page by page, by a system call for each, which
-// the page faults of all threads wait for. Memory that was freed stays a part of the heap (cli/start.h).
-void grow_heap_at_once() {
-  constexpr std::size_t kUsual = 1u << 20;
-  void* volatile memory = std::malloc(kUsual);
-  std::free(memory);
-}
-
 void take_turns(Worker& worker) {
   Batch& batch = *worker.batch;
   std::unique_lock lock(batch.mutex);
@@ -128,7 +119,6 @@ void take_turns(Worker& worker) {
 void* worker_thread(void* argument) {
   const std::unique_ptr<Worker> worker(static_cast<Worker*>(argument));
   this_worker = worker.get();
-  grow_heap_at_once();
   in_sibling_process([&] { take_turns(*worker); });
   const std::lock_guard lock(worker->batch->mutex);
   if (!worker->given_up) --worker->batch->workers;
