@@ -140,8 +140,7 @@ void CopiedMemory::close() {
   tid_ = 0;
   reader_ = nullptr;
   second_ = nullptr;
-  fetches_ = false;
-  missing_ = {};
+  fetches_ = holds_ = false;
 }
 
 std::size_t CopiedMemory::allow(std::size_t bytes) {
@@ -352,7 +351,7 @@ void CopiedMemory::fetch(std::span<const Range> ranges) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (copied[i] < kPage) {
       pages_.erase(wanted[i]);
-      missing_.emplace(wanted[i], pieces[i].into);
+      if (fetches_) missing_.emplace(wanted[i], pieces[i].into);  // otherwise it was only not read in time
       continue;
     }
     const auto [at, is_new] = pages_.try_emplace(wanted[i], Page{pieces[i].into});
@@ -396,11 +395,9 @@ std::size_t CopiedMemory::read(Address address, std::span<std::byte> into) {
     if (has_for_once_ && !for_once_ && !read_at_all_times(page)) break;
     std::span<const std::byte> bytes = at(a);
     if (bytes.empty()) {
-      if (tid_ == 0 || !fetches_ || missing_.contains(page)) break;
-      if (holds_) {
-        missed_ = true;
-        break;
-      }
+      if (missing_.contains(page)) break;
+      if (holds_) missed_ = true;
+      if (tid_ == 0 || !fetches_ || holds_) break;
       const Range ahead{page, page + kPage * std::max(kReadAhead, (into.size() - done) / kPage + 2)};
       fetch(std::span(&ahead, 1));
       bytes = at(a);

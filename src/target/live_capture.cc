@@ -180,10 +180,11 @@ void LiveTarget::test_reading(LeavableThread& reader) {
   }
 }
 
-void LiveTarget::report_cuts(bool in_time, std::chrono::steady_clock::duration taken) {
+void LiveTarget::report_cuts(const Reading& reading, bool is_whole) {
   constexpr double kMiB = 1u << 20;
-  const double seconds = std::chrono::duration<double>(taken).count();
-  const char* const ended = threads_stopped() > 0 ? "it was resumed" : "reading it was given up";
+  const double seconds = std::chrono::duration<double>(reading.taken).count();
+  const char* const ended = reading.holds ? "it was resumed" : "reading it was given up";
+  const bool is_copied = reading.in_time || reading.is_copied;
   if (does_not_answer_) {
     cuts_.push_back({fmt::format("its memory does not answer: {} after {:.1f} s in the middle of a read, and what had "
                                  "not been read by then is missing",
@@ -191,16 +192,16 @@ void LiveTarget::report_cuts(bool in_time, std::chrono::steady_clock::duration t
                      fmt::format("part of it may be a file of a file system that does not answer, see /proc/{}/maps, "
                                  "or a userfaultfd that nobody serves",
                                  pid_)});
-  } else if (!in_time) {
+  } else if (!is_whole) {
     cuts_.push_back(
         {fmt::format("{} after {:.1f} s: what had not been read by then is missing", ended, seconds), std::nullopt});
   }
-  if (const std::size_t left_out = memory_.stack_bytes_left_out(); left_out > 0 && in_time) {
+  if (const std::size_t left_out = memory_.stack_bytes_left_out(); left_out > 0 && is_copied) {
     cuts_.push_back({fmt::format("the limit of memory to copy from one process is reached: {:.0f} MiB of its stacks, "
                                  "the outermost parts, are left out",
                                  std::ceil(static_cast<double>(left_out) / kMiB)),
                      "if the machine has more memory, allow more with --memory"});
-  } else if (memory_.is_cut() && in_time) {
+  } else if (memory_.is_cut() && is_copied) {
     cuts_.push_back(
         {"the limit of memory to copy from one process is reached: part of what its stacks and its Python refer to is "
          "left out",
@@ -244,15 +245,29 @@ std::vector<Tid> LiveTarget::threads_that_cannot_stop() {
   return cannot_stop;
 }
 
-// Walks the copy again after a reader was abandoned. A page of a mapped file may have blocked that reader, and this
-// walk may touch the same page, so it runs on a thread that can be abandoned as well.
-void LiveTarget::run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest) {
+// Walks the copy again: the reader was abandoned, or had no time to walk all of it. A page of a mapped file may have
+// blocked that reader, and this walk may touch the same page, so it runs on a thread that can be abandoned as well.
+// Whether it has come to its end, and the copy had all that it wanted.
+bool LiveTarget::run_on_copy(const Reading& reading) {
+  bool has_ended = false;
   LeavableThread reader;
   memory_.open(0, &reader);
-  reader.start(walk);
-  bool done = reader.wait_until(std::chrono::steady_clock::now() + longest);
-  while (!done && !reader.leave_behind()) done = reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout);
+  if (reading.is_copied) memory_.hold();
+  stopped_until_ = Deadline::after(reading.longest);
+  reader.start([&] {
+    reading.walk();
+    has_ended = !stopped_until_->passed();
+  });
+  bool done = reader.wait_until(std::chrono::steady_clock::now() + reading.longest);
+  bool is_left = false;
+  while (!done && !is_left) {
+    is_left = reader.leave_behind();
+    if (!is_left) done = reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout);
+  }
+  does_not_answer_ = does_not_answer_ || is_left;
   memory_.close();
+  stopped_until_.reset();
+  return has_ended && !memory_.has_missed();
 }
 
 Result<void> LiveTarget::capture(const std::function<void()>& walk, const CopyLimits& limits,
@@ -314,9 +329,11 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
 
   memory_.open(process_.memory_tid, &reader);
   stopped_until_ = Deadline::at(started + limits.longest);
+  bool is_walked = false;
   reader.start([&] {
     read_stopped_process(reader);
     while_stopped();
+    is_walked = !stopped_until_->passed();
   });  // the thread keeps its raised scheduling class to its end; otherwise it might be late to report that it is done
   stopped->read_signals();
   const bool in_time = reader.wait_until(started + limits.longest);
@@ -328,7 +345,14 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
                      std::nullopt});
   const auto taken = std::chrono::steady_clock::now() - started;
   end_reading(reader, in_time);
-  return end_capture(*before, after, {taken, in_time, true, while_stopped, limits.longest});
+  return end_capture(*before, after,
+                     {.taken = taken,
+                      .in_time = in_time && is_walked,
+                      .holds = any,
+                      .is_copied = in_time && is_walked,
+                      .is_walked = true,
+                      .walk = while_stopped,
+                      .longest = limits.longest});
 }
 
 // Afterwards only what was copied can be read, and the reader uses nothing any more. As it can read no more memory, it
@@ -350,13 +374,14 @@ Result<void> LiveTarget::end_capture(const proc::Stat& before, const std::option
                                : "it has ended while it was looked at",
                  .hint = after ? "look again" : ""});
   }
-  report_cuts(reading.in_time, reading.taken);
-  if (unread_maps_) cuts_.push_back(*unread_maps_);
   if (!process_.modules_fit) {
     open_new_files();
     make_modules();
   }
-  if (does_not_answer_ || !reading.is_walked) run_on_copy(reading.walk, reading.longest);
+  bool is_whole = reading.in_time || (reading.is_copied && !memory_.has_missed());
+  if (does_not_answer_ || !reading.is_walked) is_whole = run_on_copy(reading) && reading.is_copied;
+  report_cuts(reading, is_whole);
+  if (unread_maps_) cuts_.push_back(*unread_maps_);
   return {};
 }
 

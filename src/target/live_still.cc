@@ -79,15 +79,18 @@ struct LiveTarget::StillRead {
   std::chrono::system_clock::time_point at = {};          // of its proof
   bool was_read = false;                                  // memory_ has what an attempt has read
   bool placed = false;                                    // threads_ has the registers of the last reading
-  bool walked = false;                                    // and `walk` has run on them
+  bool copied = false;                                    // and memory_ all of their stacks
+  bool walked = false;                                    // and `walk` has run on them, to its end
   bool is_done = false;                                   // nothing moved, or nothing that can be stopped
   bool is_lost = false;                                   // a stop has failed: the process is not what it was
   std::chrono::steady_clock::time_point begun = {};       // the attempt
 
+  bool is_in_time() const { return std::chrono::steady_clock::now() < end; }
   void run_walk() {
     walk();
-    walked = true;
+    walked = is_in_time();  // afterwards it finds no memory
   }
+  void begin_reading() { is_done = placed = copied = walked = false; }
   bool may_stop() const { return choice.policy == StopPolicy::kAuto; }
   bool is_stoppable(Tid tid) const { return may_stop() && !not_stopped.contains(tid); }
   // Whether to stop all threads after all: an attempt more would not do, or none has read anything.
@@ -253,7 +256,7 @@ std::vector<Range> LiveTarget::standing_stacks(StillRead& still, const std::vect
 // after it. So they are not held for it, unless that has failed before: they may have waked a thread that slept.
 bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted) {
   for (int stops = 0; !wanted.empty() && stops < kMaxStops; ++stops) {
-    still.is_done = still.placed = still.walked = false;
+    still.begin_reading();
     const bool is_time_over = still.is_time_over();
     memory_.plan_refresh(standing_stacks(still, wanted));
     if (stops == 0 && !is_time_over) memory_.touch_planned();
@@ -269,6 +272,7 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
     const Threads moved = place_stopped(still);
     still.placed = true;
     read_stacks(reader, unread_maps_ ? all_threads() : moved);
+    still.copied = still.is_in_time();
     if (still.walks_in_stop) still.run_walk();
     if (!still.compares_in_stop) break;
     compare(reader, still);
@@ -313,6 +317,7 @@ bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wa
   still.placed = true;
   if (!still.was_read) test_reading(reader);
   read_stacks(reader, all_threads());
+  still.copied = still.is_in_time();
   still.run_walk();
   still.was_read = true;
   compare(reader, still);
@@ -345,7 +350,7 @@ void LiveTarget::read_still(LeavableThread& reader, StillRead& still) {
   const auto most = [&] { return still.compares_in_stop ? kMaxAttempts + 1 : kMaxAttempts; };
   for (int attempt = 0; attempt < most() && (attempt == 0 || !still.is_time_over()); ++attempt) {
     still.begun = std::chrono::steady_clock::now();
-    still.placed = still.walked = still.is_done = false;
+    still.begin_reading();
     if (attempt > 0) read_threads_again(still);
     if (!read_once(reader, still, attempt == 0)) break;
     std::this_thread::sleep_for(kPause);
@@ -415,6 +420,7 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   const bool in_time = reader.wait_until(still.end);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, process_.memory_tid);
+  const bool holds = held.has_value();
   if (held) stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
   const auto taken = std::chrono::steady_clock::now() - started;
   end_reading(reader, in_time);
@@ -426,7 +432,14 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
     return false;
   }
   if (in_time && still.seen.refused != 0) return fail(attach_error(pid_, still.seen.refused));
-  auto ended = end_capture(before, after, {taken, in_time, still.walked, walk, limits.longest});
+  auto ended = end_capture(before, after,
+                           {.taken = taken,
+                            .in_time = in_time && still.walked,
+                            .holds = holds,
+                            .is_copied = still.copied && still.is_done,
+                            .is_walked = still.walked,
+                            .walk = walk,
+                            .longest = limits.longest});
   if (!ended) return fail(ended.error());
   captured_at_ = still.placed ? still.at : std::chrono::system_clock::now();
   method_ = stops_.threads.empty()                 ? ReadMethod::kWithoutStop

@@ -72,8 +72,7 @@ class LiveTarget final : public Target {
   void end_lasting() const { memory_.read_for_once(false); }
   const std::vector<RawThread>& raw_threads() const { return raw_threads_; }
 
-  // For `walk`: until when the process can be read; std::nullopt if it runs again, and only what was copied can
-  // be read.
+  // For `walk`: until when it may read, the process or what was copied of it; std::nullopt outside of capture().
   std::optional<Deadline> stopped_until() const { return stopped_until_; }
 
   // Whether a reader of the capture was abandoned: it, and what was copied until then, are never freed. Do not capture
@@ -142,15 +141,17 @@ class LiveTarget final : public Target {
   void read_stacks(LeavableThread& reader, const Threads& of);
   struct Reading {
     std::chrono::steady_clock::duration taken;
-    bool in_time;
-    bool is_walked;  // `walk` has run on the threads as they are now
+    bool in_time;    // its walk as well
+    bool holds;      // threads were held when it ended
+    bool is_copied;  // in time: all stacks, and what `walk` is known to need, as of one moment
+    bool is_walked;  // `walk` has run to its end on the threads as they are now
     const std::function<void()>& walk;
     std::chrono::steady_clock::duration longest;
   };
   void end_reading(LeavableThread& reader, bool in_time);
   Result<void> end_capture(const proc::Stat& before, const std::optional<proc::Stat>& after, const Reading& reading);
-  void run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest);
-  void report_cuts(bool in_time, std::chrono::steady_clock::duration taken);
+  bool run_on_copy(const Reading& reading);
+  void report_cuts(const Reading& reading, bool is_whole);
   // The same without stopping all threads (live_still.cc).
   struct StillRead;
   Result<bool> capture_standing(const std::function<void()>& walk, const CopyLimits& limits, const StopChoice& choice);

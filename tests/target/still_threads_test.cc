@@ -323,3 +323,49 @@ TEST_CASE("the copy of a stop is walked when the threads run again, or inside of
     CHECK(traced == std::vector<bool>{false, false});
   }
 }
+
+TEST_CASE("a walk that had no time is made again on the copy, and a cut is reported only if that lacks something",
+          "[still_threads]") {
+  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
+  static volatile int words[kFar + 1] = {0, 1};
+  words[kFar] = 2;
+  ChildProcess child([](auto& ready) {
+    ready();
+    block();
+  });
+  REQUIRE(child.ready());
+  REQUIRE(all_sleep(child.pid(), 1));
+  const bool needs_more = GENERATE(false, true);
+  const StopPolicy policy = GENERATE(StopPolicy::kAuto, StopPolicy::kNever);
+  auto target = LiveTarget::prepare(child.pid(), LiveImages());
+  REQUIRE(target);
+  CopyLimits limits;
+  limits.longest = std::chrono::seconds(1);
+  int walks = 0;
+  std::optional<int> first, second;
+  Result<void> result;
+  std::thread([&] {
+    result = (*target)->capture(
+        [&] {
+          first = (*target)->read_value<int>(reinterpret_cast<Address>(&words[1]));
+          const auto until = (*target)->stopped_until();
+          if (walks++ == 0) {
+            while (until && !until->passed()) std::this_thread::yield();
+          } else if (needs_more) {
+            second = (*target)->read_value<int>(reinterpret_cast<Address>(&words[kFar]));
+          }
+        },
+        limits, {policy, {}});
+  }).join();
+  REQUIRE(result);
+  if ((*target)->method() != ReadMethod::kWithoutStop) {
+    WARN(kNoFile);
+    return;
+  }
+  CHECK(walks == 2);
+  CHECK(first == 1);
+  CHECK(!second);
+  const auto& cuts = (*target)->cuts();
+  REQUIRE(cuts.size() == (needs_more ? 1u : 0u));
+  if (needs_more) CHECK(cuts[0].message.starts_with("reading it was given up after 1."));
+}
