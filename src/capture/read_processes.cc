@@ -23,13 +23,11 @@ void walk(RankStacks& rank, const target::LiveTarget& target, const std::vector<
   read_syscalls(rank);
   read_exceptions(rank);
   read_abort_message(rank);
-  const auto until = target.stopped_until();
-  if (until) read_python(rank, interpreters, locals, *until, "2 s of reading");
-  else read_python(rank, interpreters, locals, Deadline::after(rank.time_left));
+  read_python(rank, interpreters, locals, target.walks_until(), "2 s of reading");
   if (!rank.recording) return;
   read_recorders(rank);
   target.begin_lasting();
-  rank.recording->read_more(target::LimitedTarget(target, until ? *until : Deadline::after(rank.time_left)));
+  rank.recording->read_more(target::LimitedTarget(target, target.walks_until()));
   target.end_lasting();
 }
 

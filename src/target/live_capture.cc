@@ -253,10 +253,10 @@ bool LiveTarget::run_on_copy(const Reading& reading) {
   LeavableThread reader;
   memory_.open(0, &reader);
   if (reading.is_copied) memory_.hold();
-  stopped_until_ = Deadline::after(reading.longest);
+  walks_until_ = Deadline::after(reading.longest);
   reader.start([&] {
     reading.walk();
-    has_ended = !stopped_until_->passed();
+    has_ended = !walks_until_.passed();
   });
   bool done = reader.wait_until(std::chrono::steady_clock::now() + reading.longest);
   bool is_left = false;
@@ -266,7 +266,6 @@ bool LiveTarget::run_on_copy(const Reading& reading) {
   }
   does_not_answer_ = does_not_answer_ || is_left;
   memory_.close();
-  stopped_until_.reset();
   return has_ended && !memory_.has_missed();
 }
 
@@ -328,12 +327,12 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
   method_ = ReadMethod::kStopped;
 
   memory_.open(process_.memory_tid, &reader);
-  stopped_until_ = Deadline::at(started + limits.longest);
+  walks_until_ = Deadline::at(started + limits.longest);
   bool is_walked = false;
   reader.start([&] {
     read_stopped_process(reader);
     while_stopped();
-    is_walked = !stopped_until_->passed();
+    is_walked = !walks_until_.passed();
   });  // the thread keeps its raised scheduling class to its end; otherwise it might be late to report that it is done
   stopped->read_signals();
   const bool in_time = reader.wait_until(started + limits.longest);
@@ -362,7 +361,6 @@ void LiveTarget::end_reading(LeavableThread& reader, bool in_time) {
     does_not_answer_ = reader.leave_behind();
   if (does_not_answer_) memory_.abandon_read();
   memory_.close();
-  stopped_until_.reset();
 }
 
 Result<void> LiveTarget::end_capture(const proc::Stat& before, const std::optional<proc::Stat>& after,

@@ -38,6 +38,9 @@ constexpr int kMaxAttempts = 5;
 constexpr int kMaxStops = 3;
 // Between two attempts that stop nothing: what a thread does between two waits takes less, mostly.
 constexpr std::chrono::milliseconds kPause{1};
+// Before the first attempt, threads that have a processor are seen again, so many times, after this time each.
+constexpr int kMaxSights = 3;
+constexpr std::chrono::microseconds kBetweenSights{200};
 
 constexpr const char* kRan = "it ran while the process was read, and was not stopped for that";
 constexpr const char* kLate = "the time to read the process was over before a reading in which none of its threads ran";
@@ -297,14 +300,25 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
   return true;
 }
 
-// One attempt. False: no further one can succeed.
-bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wait) {
+// The threads as they are now. One that has a processor is to be stopped, as nothing tells its registers; but it may
+// have it for a moment only, as a thread of gloo's that wakes a hundred times a second.
+SeenThreads LiveTarget::see(LeavableThread& reader, SeenThreads before, bool may_wait) const {
   std::vector<Tid> tids;
   for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
-  const SeenThreads before = still.seen;
-  SeenThreads seen;
-  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids, before); });
-  still.seen = std::move(seen);
+  for (int sights = 1;; ++sights) {
+    SeenThreads seen;
+    reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids, before); });
+    const bool all_sleep = std::all_of(seen.threads.begin(), seen.threads.end(),
+                                       [](const SeenThread& thread) { return thread.registers.has_value(); });
+    if (all_sleep || !may_wait || sights == kMaxSights || seen.refused != 0) return seen;
+    before = std::move(seen);
+    std::this_thread::sleep_for(kBetweenSights);
+  }
+}
+
+// One attempt. False: no further one can succeed.
+bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wait) {
+  still.seen = see(reader, still.seen, may_wait);
   still.stopped.clear();
   still.ended.clear();
   still.on_own_stacks.clear();
@@ -395,7 +409,7 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   raw_threads_.clear();
   LeavableThread reader([&] { held_heap = grown_heap(); });
   memory_.open(process_.memory_tid, &reader);
-  stopped_until_ = Deadline::at(still.end);
+  walks_until_ = Deadline::at(still.end);
   reader.start([&] { read_still(reader, still); });
   while (const auto request = still.requests.next(still.end, held.has_value())) {
     if (request->release && held) {

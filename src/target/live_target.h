@@ -72,8 +72,8 @@ class LiveTarget final : public Target {
   void end_lasting() const { memory_.read_for_once(false); }
   const std::vector<RawThread>& raw_threads() const { return raw_threads_; }
 
-  // For `walk`: until when it may read, the process or what was copied of it; std::nullopt outside of capture().
-  std::optional<Deadline> stopped_until() const { return stopped_until_; }
+  // For `walk`: until when it may read, the process or what was copied of it.
+  Deadline walks_until() const { return walks_until_; }
 
   // Whether a reader of the capture was abandoned: it, and what was copied until then, are never freed. Do not capture
   // this target again.
@@ -157,6 +157,7 @@ class LiveTarget final : public Target {
   Result<bool> capture_standing(const std::function<void()>& walk, const CopyLimits& limits, const StopChoice& choice);
   void read_still(LeavableThread& reader, StillRead& still);
   void read_threads_again(const StillRead& still);
+  SeenThreads see(LeavableThread& reader, SeenThreads before, bool may_wait) const;
   bool read_once(LeavableThread& reader, StillRead& still, bool may_wait);
   bool read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted);
   void count_threads(LeavableThread& reader, StillRead& still);
@@ -218,7 +219,7 @@ class LiveTarget final : public Target {
   std::optional<Problem> unreadable_;
   std::optional<Problem> unread_maps_;  // of the last reading
   std::optional<Freeze> freeze_;
-  std::optional<Deadline> stopped_until_;
+  Deadline walks_until_ = Deadline::never();
   mutable CopiedMemory memory_;
   ReadMethod method_ = ReadMethod::kStopped;
   std::chrono::system_clock::time_point captured_at_{};

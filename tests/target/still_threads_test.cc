@@ -348,9 +348,9 @@ TEST_CASE("a walk that had no time is made again on the copy, and a cut is repor
     result = (*target)->capture(
         [&] {
           first = (*target)->read_value<int>(reinterpret_cast<Address>(&words[1]));
-          const auto until = (*target)->stopped_until();
+          const Deadline until = (*target)->walks_until();
           if (walks++ == 0) {
-            while (until && !until->passed()) std::this_thread::yield();
+            while (!until.passed()) std::this_thread::yield();
           } else if (needs_more) {
             second = (*target)->read_value<int>(reinterpret_cast<Address>(&words[kFar]));
           }
