@@ -48,7 +48,7 @@ void CopiedMemory::drop_copies() {
   plan_.reset();
   arena_ = CopyArena();
   stacks_left_out_ = 0;
-  pages_left_out_ = has_for_once_ = false;
+  pages_left_out_ = has_for_once_ = missed_ = false;
 }
 
 namespace {
@@ -73,6 +73,7 @@ void CopiedMemory::plan_refresh(std::span<const Range> standing) {
     pieces.push_back({region.range, region.bytes});
   }
   for (auto& [page, copy] : pages_) {
+    if (std::exchange(copy.is_missed, false)) copy.for_once = false;
     if (copy.for_once) continue;
     if (whole_pages_) copy.wanted = {0, kPage};
     pieces.push_back({{page + copy.wanted.from, page + copy.wanted.to}, copy.bytes + copy.wanted.from});
@@ -102,7 +103,7 @@ void CopiedMemory::touch_planned() {
 bool CopiedMemory::refresh() {
   if (!plan_) plan_refresh();
   const Plan plan = *std::exchange(plan_, std::nullopt);
-  holds_ = false;
+  holds_ = missed_ = false;
   const std::vector<std::size_t> copied = read_pieces(plan.pieces);
   if (!fetches_) {
     drop_copies();
@@ -133,7 +134,7 @@ void CopiedMemory::open(Tid tid, LeavableThread* reader) {
   tid_ = tid;
   reader_ = reader;
   fetches_ = true;
-  holds_ = false;
+  holds_ = for_once_ = false;  // an abandoned reader may have left the latter
 }
 
 void CopiedMemory::close() {
@@ -381,9 +382,12 @@ std::span<const std::byte> CopiedMemory::at(Address address) const {
 bool CopiedMemory::read_at_all_times(Address page) {
   const auto copy = pages_.find(page);
   if (copy == pages_.end() || !copy->second.for_once || !fetches_) return true;
+  if (holds_) {
+    copy->second.is_missed = missed_ = true;
+    return false;
+  }
   copy->second.for_once = false;
-  missed_ = missed_ || holds_;
-  return !holds_;
+  return true;
 }
 
 std::size_t CopiedMemory::read(Address address, std::span<std::byte> into) {

@@ -56,8 +56,8 @@ class CopiedMemory {
   // What is read until the next call is not copied again by refresh(), unless it is read at other times as well.
   void read_for_once(bool on) { for_once_ = on; }
 
-  // By the reading thread: the process runs again, and nothing is fetched until refresh(). Afterwards has_missed() says
-  // whether a read wanted a page that nobody had wanted before.
+  // The process runs again, and nothing is fetched until refresh() or open(). Afterwards has_missed() says whether a
+  // read wanted a page that nobody had wanted before.
   void hold() {
     holds_ = true;
     missed_ = false;
@@ -142,6 +142,7 @@ class CopiedMemory {
     Part copied{0, 4096};  // that are copies of the last reading
     Part wanted{4096, 0};  // that were read, from the first to the last
     bool for_once = false;
+    bool is_missed = false;  // it is for once, and others wanted it
   };
 
   // A stack that is being copied: everything before `at` has been copied.

@@ -258,12 +258,10 @@ bool LiveTarget::run_on_copy(const Reading& reading) {
     reading.walk();
     has_ended = !walks_until_.passed();
   });
-  bool done = reader.wait_until(std::chrono::steady_clock::now() + reading.longest);
   bool is_left = false;
-  while (!done && !is_left) {
+  reader.wait_until(std::chrono::steady_clock::now() + reading.longest);
+  while (!is_left && !reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout))
     is_left = reader.leave_behind();
-    if (!is_left) done = reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout);
-  }
   does_not_answer_ = does_not_answer_ || is_left;
   memory_.close();
   return has_ended && !memory_.has_missed();
@@ -328,9 +326,10 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
 
   memory_.open(process_.memory_tid, &reader);
   walks_until_ = Deadline::at(started + limits.longest);
-  bool is_walked = false;
+  bool is_copied = false, is_walked = false;
   reader.start([&] {
     read_stopped_process(reader);
+    is_copied = !walks_until_.passed();
     while_stopped();
     is_walked = !walks_until_.passed();
   });  // the thread keeps its raised scheduling class to its end; otherwise it might be late to report that it is done
@@ -348,8 +347,8 @@ Result<void> LiveTarget::capture_stopped(const std::function<void()>& while_stop
                      {.taken = taken,
                       .in_time = in_time && is_walked,
                       .holds = any,
-                      .is_copied = in_time && is_walked,
-                      .is_walked = true,
+                      .is_copied = is_copied,
+                      .is_walked = is_walked,
                       .walk = while_stopped,
                       .longest = limits.longest});
 }

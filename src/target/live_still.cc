@@ -18,6 +18,7 @@
 // threads that ran could have changed.
 #include <fmt/format.h>
 #include <algorithm>
+#include <iterator>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -38,7 +39,7 @@ constexpr int kMaxAttempts = 5;
 constexpr int kMaxStops = 3;
 // Between two attempts that stop nothing: what a thread does between two waits takes less, mostly.
 constexpr std::chrono::milliseconds kPause{1};
-// Before the first attempt, threads that have a processor are seen again, so many times, after this time each.
+// Before the first attempt, threads that have a processor are seen so many times at most, with this time between.
 constexpr int kMaxSights = 3;
 constexpr std::chrono::microseconds kBetweenSights{200};
 
@@ -203,6 +204,9 @@ void LiveTarget::place_still(LeavableThread& reader, const StillRead& still) {
       continue;
     }
     thread.registers = seen.at(thread.tid)->registers;
+    // It was seen later than it was listed.
+    if (thread.registers && thread.state == 'R')
+      if (const auto now = proc::stat_of(pid_, thread.tid); now && !now->ends()) thread.state = now->state;
     // A worker of io_uring is a thread of the process that never leaves the kernel.
     if (thread.registers && thread.registers->sp() == 0 && thread.registers->pc() == 0) thread.registers.reset();
     if (thread.state == 'D' && thread.wchan.empty()) add_kernel_place(thread, reader);
@@ -301,19 +305,27 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
 }
 
 // The threads as they are now. One that has a processor is to be stopped, as nothing tells its registers; but it may
-// have it for a moment only, as a thread of gloo's that wakes a hundred times a second.
+// have it for a moment only, as a thread of gloo's that wakes a hundred times a second. So these alone are seen again:
+// whether the others have run meanwhile is for the comparison, which begins where each was seen. What blocking calls
+// use are variables of this function.
 SeenThreads LiveTarget::see(LeavableThread& reader, SeenThreads before, bool may_wait) const {
   std::vector<Tid> tids;
   for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
-  for (int sights = 1;; ++sights) {
-    SeenThreads seen;
-    reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids, before); });
-    const bool all_sleep = std::all_of(seen.threads.begin(), seen.threads.end(),
-                                       [](const SeenThread& thread) { return thread.registers.has_value(); });
-    if (all_sleep || !may_wait || sights == kMaxSights || seen.refused != 0) return seen;
-    before = std::move(seen);
+  SeenThreads seen;
+  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids, before); });
+  for (int sights = 1; may_wait && sights < kMaxSights && seen.refused == 0; ++sights) {
+    tids.clear();
+    for (const SeenThread& thread : seen.threads)
+      if (!thread.registers) tids.push_back(thread.tid);
+    if (tids.empty()) break;
     std::this_thread::sleep_for(kBetweenSights);
+    SeenThreads again;
+    reader.blocking([&, pid = pid_] { again = see_threads(pid, tids); });
+    std::erase_if(seen.threads, [](const SeenThread& thread) { return !thread.registers; });
+    std::move(again.threads.begin(), again.threads.end(), std::back_inserter(seen.threads));
+    seen.refused = again.refused;
   }
+  return seen;
 }
 
 // One attempt. False: no further one can succeed.
@@ -434,9 +446,10 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   const bool in_time = reader.wait_until(still.end);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, process_.memory_tid);
-  const bool holds = held.has_value();
+  const bool holds = held && held->stopped_at() != decltype(started){};
+  const auto since = holds ? held->stopped_at() : started;
   if (held) stops_.longest_ms = std::max(stops_.longest_ms, held->resume());
-  const auto taken = std::chrono::steady_clock::now() - started;
+  const auto taken = std::chrono::steady_clock::now() - since;
   end_reading(reader, in_time);
   if (second && does_not_answer_) second->leave_behind();
   // What was read by then of threads that have not run since the attempt began is theirs.

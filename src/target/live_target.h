@@ -140,11 +140,11 @@ class LiveTarget final : public Target {
   void test_reading(LeavableThread& reader);
   void read_stacks(LeavableThread& reader, const Threads& of);
   struct Reading {
-    std::chrono::steady_clock::duration taken;
-    bool in_time;    // its walk as well
-    bool holds;      // threads were held when it ended
-    bool is_copied;  // in time: all stacks, and what `walk` is known to need, as of one moment
-    bool is_walked;  // `walk` has run to its end on the threads as they are now
+    std::chrono::steady_clock::duration taken;  // since threads were held, or if none is, since it began
+    bool in_time;                               // its walk as well
+    bool holds;                                 // threads were held when it ended
+    bool is_copied;                             // in time: all stacks, and what `walk` is known to need
+    bool is_walked;                             // `walk` has run to its end on the threads as they are now
     const std::function<void()>& walk;
     std::chrono::steady_clock::duration longest;
   };
