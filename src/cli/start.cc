@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 
@@ -21,6 +22,15 @@ void raise_limit_of_files() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void make_room_for_files() {
+  constexpr rlim_t kFiles = 16'384;  // 128 KiB of the kernel's memory
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == 0) return;
+  const int last = static_cast<int>(std::min(limit.rlim_cur, kFiles)) - 1;
+  const int copy = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, last);
+  if (copy >= 0) ::close(copy);
 }
 
 // glibc takes a heap's memory page by page, by a system call for each, and maps each larger block on its own. (A heap

@@ -11,6 +11,12 @@ void hold_standard_descriptors();
 // Raises the limit on open files as far as possible: the more, the more cores are opened in parallel.
 void raise_limit_of_files();
 
+// Makes the kernel's table of this process's open files larger than it is likely to be needed. It grows when it is
+// full, and while a process has several threads, each of them that opens a file waits then until all processors have
+// left the kernel's read-side sections (expand_fdtable() in fs/file.c): 10 to 30 ms, while threads may be held. To be
+// called before there is a second thread, and after raise_limit_of_files().
+void make_room_for_files();
+
 // Makes the C library ask the kernel for memory in steps of a mebibyte.
 void take_memory_in_large_steps();
 

@@ -17,6 +17,7 @@ namespace rankstacks::cli {
 int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
   hold_standard_descriptors();
   raise_limit_of_files();
+  make_room_for_files();
   outlive_limit_of_file_size();
   take_memory_in_large_steps();
   end_at_once_without_memory();

@@ -109,6 +109,7 @@ bool CopiedMemory::refresh() {
     drop_copies();
     return false;
   }
+  for (auto& [page, copy] : pages_) copy.is_old = copy.for_once;
   for (std::size_t i = 0; i < plan.stacks.size(); ++i)
     plan.stacks[i]->range.end = plan.stacks[i]->range.start + copied[i];
   std::erase_if(regions_, [](const Region& region) { return region.range.size() == 0; });
@@ -333,6 +334,8 @@ void CopiedMemory::fetch(std::span<const Range> ranges) {
     const Address end = std::min(r.end, kLastPage);
     for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMax / kPage; page += kPage) {
       const Address from = std::max(page, r.start), to = std::min(page + kPage, r.end);
+      if (const auto copy = pages_.find(page); copy != pages_.end() && copy->second.is_old && !for_once_)
+        pages_.erase(copy);
       if (!missing_.contains(page) && at(from).size() < to - from) wanted.push_back(page);
     }
   }
@@ -377,8 +380,8 @@ std::span<const std::byte> CopiedMemory::at(Address address) const {
   return {it->bytes + skip, it->range.size() - skip};
 }
 
-// From now on refresh() copies this page. False: it is of an earlier moment than what was copied while others were
-// held.
+// From now on refresh() copies this page, which is copied now if it is of an earlier moment than the rest. False: it
+// is, and nothing is copied now.
 bool CopiedMemory::read_at_all_times(Address page) {
   const auto copy = pages_.find(page);
   if (copy == pages_.end() || !copy->second.for_once || !fetches_) return true;
@@ -386,7 +389,8 @@ bool CopiedMemory::read_at_all_times(Address page) {
     copy->second.is_missed = missed_ = true;
     return false;
   }
-  copy->second.for_once = false;
+  if (copy->second.is_old) pages_.erase(copy);
+  else copy->second.for_once = false;
   return true;
 }
 

@@ -56,14 +56,16 @@ class CopiedMemory {
   // What is read until the next call is not copied again by refresh(), unless it is read at other times as well.
   void read_for_once(bool on) { for_once_ = on; }
 
-  // The process runs again, and nothing is fetched until refresh() or open(). Afterwards has_missed() says whether a
-  // read wanted a page that nobody had wanted before.
+  // What is needed was copied: nothing is fetched until refresh(), release() or open(). Afterwards has_missed() says
+  // whether a read wanted a page that nobody had wanted before.
   void hold() {
     holds_ = true;
     missed_ = false;
     plan_.reset();
   }
   bool has_missed() const { return missed_; }
+  // From now on missing pages are fetched again.
+  void release() { holds_ = missed_ = false; }
 
   // `tid`: any live thread of the process (the main thread may have ended before the others). `reader`: the only thread
   // that reads until close(); nullptr: any thread may read.
@@ -143,6 +145,7 @@ class CopiedMemory {
     Part wanted{4096, 0};  // that were read, from the first to the last
     bool for_once = false;
     bool is_missed = false;  // it is for once, and others wanted it
+    bool is_old = false;     // it is for once, and refresh() has passed over it
   };
 
   // A stack that is being copied: everything before `at` has been copied.

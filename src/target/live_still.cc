@@ -7,7 +7,10 @@
 //
 //     reading      process                         what it is for
 //     unstopped    runs                            a copy of one moment, if no thread ran; otherwise it shows which
-//                                                  threads run, and which memory is needed
+//                                                  threads run, and which memory is needed. From the second one on the
+//                                                  structures are walked after the comparison, in the copy: so it
+//                                                  takes a quarter of the time, and a thread that runs a hundred times
+//                                                  a second is not likely to run meanwhile
 //     stopped      those threads are stopped:      the same memory once more, but for the others' stacks, by few system
 //                                                  calls. (Just before, it is read to no effect: then the kernel has
 //                                                  its tables at hand.) Then the comparison for the others
@@ -18,7 +21,6 @@
 // threads that ran could have changed.
 #include <fmt/format.h>
 #include <algorithm>
-#include <iterator>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -34,14 +36,22 @@
 namespace rankstacks::target {
 namespace {
 
-constexpr int kMaxAttempts = 5;
+// As long as the threads that run do so for a moment, now and then, none is stopped for that. Two attempts in any case;
+// up to so many, for so many threads: of more, one or the other would always run.
+constexpr int kMaxPatient = 6;
+constexpr std::size_t kFewMovers = 8;
+// As long as this part of the time has not passed: more is for stops.
+constexpr int kPatientShare = 8;
+// Further attempts.
+constexpr int kMaxImpatient = 4;
 // Of one stop: each stops those threads as well that have run since the one before.
 constexpr int kMaxStops = 3;
 // Between two attempts that stop nothing: what a thread does between two waits takes less, mostly.
 constexpr std::chrono::milliseconds kPause{1};
-// Before the first attempt, threads that have a processor are seen so many times at most, with this time between.
-constexpr int kMaxSights = 3;
-constexpr std::chrono::microseconds kBetweenSights{200};
+// A thread that has a processor is seen so many times at most, if that may be for a moment. Between the first two this
+// time passes, and twice as much each time after.
+constexpr int kMaxSights = 5;
+constexpr std::chrono::microseconds kFirstPause{200};
 
 constexpr const char* kRan = "it ran while the process was read, and was not stopped for that";
 constexpr const char* kLate = "the time to read the process was over before a reading in which none of its threads ran";
@@ -56,6 +66,13 @@ std::vector<Tid> moved_since(Pid pid, const SeenThreads& seen) {
   return all;
 }
 
+std::vector<Tid> without_registers(const SeenThreads& seen) {
+  std::vector<Tid> tids;
+  for (const SeenThread& thread : seen.threads)
+    if (!thread.registers) tids.push_back(thread.tid);
+  return tids;
+}
+
 bool has_ended(const ThreadInfo& thread) { return thread.state == 'Z' || thread.state == 'X'; }
 
 }  // namespace
@@ -65,13 +82,15 @@ bool has_ended(const ThreadInfo& thread) { return thread.state == 'Z' || thread.
 struct LiveTarget::StillRead {
   const std::function<void()>& walk;
   const StopChoice& choice;
-  std::chrono::steady_clock::time_point end;
+  std::chrono::steady_clock::time_point end, patient_until;
   bool stops_all = false;  // once what is needed of the memory is known: for registers that only a stop tells
   StopRequests requests = {};
 
   SeenThreads seen = {};
   std::unordered_set<Tid> needed = {};                    // that are to be stopped anyway
   std::unordered_set<Tid> movers = {};                    // that have run during an attempt
+  int attempts = 0, impatient = 0;                        // that were begun
+  bool needs_stops = false;                               // one has stopped threads, or found one that kept running
   std::unordered_map<Tid, Registers> stopped = {};        // those that are stopped
   bool walks_in_stop = false;                             // the copy alone did not have all that the walk needs
   bool compares_in_stop = false;                          // those that were released have waked others
@@ -95,6 +114,11 @@ struct LiveTarget::StillRead {
     walked = is_in_time();  // afterwards it finds no memory
   }
   void begin_reading() { is_done = placed = copied = walked = false; }
+  // Whether a further attempt may succeed without a stop.
+  bool is_patient() const {
+    if (needs_stops || attempts >= kMaxPatient) return false;
+    return attempts < 2 || (movers.size() <= kFewMovers && std::chrono::steady_clock::now() < patient_until);
+  }
   bool may_stop() const { return choice.policy == StopPolicy::kAuto; }
   bool is_stoppable(Tid tid) const { return may_stop() && !not_stopped.contains(tid); }
   // Whether to stop all threads after all: an attempt more would not do, or none has read anything.
@@ -305,36 +329,38 @@ bool LiveTarget::read_stopped(LeavableThread& reader, StillRead& still, std::vec
 }
 
 // The threads as they are now. One that has a processor is to be stopped, as nothing tells its registers; but it may
-// have it for a moment only, as a thread of gloo's that wakes a hundred times a second. So these alone are seen again:
-// whether the others have run meanwhile is for the comparison, which begins where each was seen. What blocking calls
-// use are variables of this function.
-SeenThreads LiveTarget::see(LeavableThread& reader, SeenThreads before, bool may_wait) const {
-  std::vector<Tid> tids;
-  for (const ThreadInfo& thread : threads_) tids.push_back(thread.tid);
+// have it for a moment only, as a thread of gloo's that wakes a hundred times a second. So it is seen again, and then
+// all are, as the reading is to begin after the wait. What blocking calls use are variables of this function.
+SeenThreads LiveTarget::see(LeavableThread& reader, SeenThreads before, bool is_patient) const {
+  std::vector<Tid> all;
+  for (const ThreadInfo& thread : threads_) all.push_back(thread.tid);
   SeenThreads seen;
-  reader.blocking([&, pid = pid_] { seen = see_threads(pid, tids, before); });
-  for (int sights = 1; may_wait && sights < kMaxSights && seen.refused == 0; ++sights) {
-    tids.clear();
-    for (const SeenThread& thread : seen.threads)
-      if (!thread.registers) tids.push_back(thread.tid);
-    if (tids.empty()) break;
-    std::this_thread::sleep_for(kBetweenSights);
-    SeenThreads again;
-    reader.blocking([&, pid = pid_] { again = see_threads(pid, tids); });
-    std::erase_if(seen.threads, [](const SeenThread& thread) { return !thread.registers; });
-    std::move(again.threads.begin(), again.threads.end(), std::back_inserter(seen.threads));
-    seen.refused = again.refused;
+  reader.blocking([&, pid = pid_] { seen = see_threads(pid, all, before); });
+  std::vector<Tid> waiting = without_registers(seen);
+  auto pause = kFirstPause;
+  for (int sights = 1; is_patient && sights < kMaxSights; ++sights, pause *= 2) {
+    if (seen.refused != 0 || waiting.empty() || waiting.size() > kFewMovers) break;
+    std::this_thread::sleep_for(pause);
+    SeenThreads now;
+    reader.blocking([&, pid = pid_] { now = see_threads(pid, waiting); });
+    waiting = without_registers(now);
+    if (now.refused == 0 && !waiting.empty() && sights + 1 < kMaxSights) continue;
+    before = std::move(seen);
+    reader.blocking([&, pid = pid_] { seen = see_threads(pid, all, before); });
+    waiting = without_registers(seen);
   }
   return seen;
 }
 
 // One attempt. False: no further one can succeed.
-bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wait) {
-  still.seen = see(reader, still.seen, may_wait);
+bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool is_patient) {
+  if (still.was_read) memory_.plan_refresh();
+  still.seen = see(reader, still.seen, is_patient);
   still.stopped.clear();
   still.ended.clear();
   still.on_own_stacks.clear();
   if (still.seen.refused != 0) return false;
+  still.needs_stops = still.needs_stops || !without_registers(still.seen).empty();
   check_pointers(still.seen);
   count_threads(reader, still);
   still.at = std::chrono::system_clock::now();
@@ -344,19 +370,36 @@ bool LiveTarget::read_once(LeavableThread& reader, StillRead& still, bool may_wa
   if (!still.was_read) test_reading(reader);
   read_stacks(reader, all_threads());
   still.copied = still.is_in_time();
-  still.run_walk();
+  // Where the walk is to be done inside of a stop, it shows now what that needs.
+  if (still.was_read && !still.walks_in_stop) memory_.hold();
+  else still.run_walk();
   still.was_read = true;
   compare(reader, still);
   std::vector<Tid> wanted = threads_to_stop(still);
-  if (still.is_done && wanted.empty()) return false;
+  if (still.is_done && wanted.empty()) {
+    if (!still.walked && still.is_in_time()) walk_compared(reader, still);
+    if (still.is_done) return false;
+  }
   still.movers.insert(still.moved.begin(), still.moved.end());
   // They may just have done what they do once a second.
-  if (wanted.empty() && may_wait) return true;
+  if (wanted.empty() && still.is_patient()) return true;
   // What has run before is stopped at once, as it may run while the others are held.
   for (const SeenThread& thread : still.seen.threads)
     if (still.movers.contains(thread.tid) && still.is_stoppable(thread.tid)) wanted.push_back(thread.tid);
   if (wanted.empty()) return true;
+  still.needs_stops = true;
   return read_stopped(reader, still, std::move(wanted)) && !still.is_done;
+}
+
+// The walk of an attempt that stops nothing, in what was copied before the comparison. If that lacks something, this is
+// read after all, and compared once more: what it compares began before the copy.
+void LiveTarget::walk_compared(LeavableThread& reader, StillRead& still) {
+  still.run_walk();
+  if (!memory_.has_missed()) return;
+  memory_.release();
+  still.is_done = false;
+  still.run_walk();
+  compare(reader, still);
 }
 
 // Threads that are held, or were a moment ago, are in the state that they were in before.
@@ -373,13 +416,22 @@ void LiveTarget::read_threads_again(const StillRead& still) {
 // On the reader's thread.
 void LiveTarget::read_still(LeavableThread& reader, StillRead& still) {
   // One attempt more where the first comparison after a stop has failed.
-  const auto most = [&] { return still.compares_in_stop ? kMaxAttempts + 1 : kMaxAttempts; };
-  for (int attempt = 0; attempt < most() && (attempt == 0 || !still.is_time_over()); ++attempt) {
+  const auto most = [&] { return still.compares_in_stop ? kMaxImpatient + 1 : kMaxImpatient; };
+  while (still.impatient < most() && (still.attempts == 0 || !still.is_time_over())) {
+    if (still.attempts > 0) std::this_thread::sleep_for(kPause);
+    const bool is_patient = still.is_patient();
     still.begun = std::chrono::steady_clock::now();
     still.begin_reading();
-    if (attempt > 0) read_threads_again(still);
-    if (!read_once(reader, still, attempt == 0)) break;
-    std::this_thread::sleep_for(kPause);
+    if (still.attempts > 0) read_threads_again(still);
+    ++still.attempts;
+    if (!is_patient) ++still.impatient;
+    if (!read_once(reader, still, is_patient)) break;
+  }
+  // Nothing may be stopped, and the last comparison has failed: that is said of what is shown.
+  if (!still.may_stop() && still.placed && !still.walked && still.is_in_time()) {
+    memory_.release();
+    still.run_walk();
+    compare(reader, still);
   }
   still.requests.finish();
 }
@@ -412,7 +464,11 @@ Result<bool> LiveTarget::capture_standing(const std::function<void()>& walk, con
   const proc::Stat before = process_.program;
   cuts_.clear();
   const auto started = std::chrono::steady_clock::now();
-  StillRead still{.walk = walk, .choice = choice, .end = started + limits.longest, .stops_all = keeps_raw_threads_};
+  StillRead still{.walk = walk,
+                  .choice = choice,
+                  .end = started + limits.longest,
+                  .patient_until = started + limits.longest / kPatientShare,
+                  .stops_all = keeps_raw_threads_};
   still.needed.insert(choice.needed.begin(), choice.needed.end());
   std::optional<StoppedProcess> held;
   drop_copy(limits);

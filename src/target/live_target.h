@@ -157,8 +157,9 @@ class LiveTarget final : public Target {
   Result<bool> capture_standing(const std::function<void()>& walk, const CopyLimits& limits, const StopChoice& choice);
   void read_still(LeavableThread& reader, StillRead& still);
   void read_threads_again(const StillRead& still);
-  SeenThreads see(LeavableThread& reader, SeenThreads before, bool may_wait) const;
-  bool read_once(LeavableThread& reader, StillRead& still, bool may_wait);
+  SeenThreads see(LeavableThread& reader, SeenThreads before, bool is_patient) const;
+  void walk_compared(LeavableThread& reader, StillRead& still);
+  bool read_once(LeavableThread& reader, StillRead& still, bool is_patient);
   bool read_stopped(LeavableThread& reader, StillRead& still, std::vector<Tid> wanted);
   void count_threads(LeavableThread& reader, StillRead& still);
   void compare(LeavableThread& reader, StillRead& still);

@@ -307,6 +307,26 @@ TEST_CASE("what is read for once is not copied again, and is no copy of the late
   REQUIRE(memory.refresh());
   CHECK_FALSE(memory.has_missed());
   CHECK(copy_of(memory, 3) == 203);
+  // Others want it first when nothing is held.
+  memory.read_for_once(true);
+  REQUIRE(copy_of(memory, 1) == 201);
+  memory.read_for_once(false);
+  value(1) = 301;
+  enum class Then { kReadIt, kMissIt, kFetchIt };
+  const Then then = GENERATE(Then::kReadIt, Then::kMissIt, Then::kFetchIt);
+  REQUIRE(memory.refresh());
+  if (then == Then::kMissIt) {
+    memory.hold();
+    CHECK_FALSE(copy_of(memory, 1));
+    CHECK(memory.has_missed());
+    memory.release();
+    CHECK_FALSE(memory.has_missed());
+  } else if (then == Then::kFetchIt) {
+    const Range range{pages.address(0, kPage), pages.address(0, 2 * kPage)};
+    memory.fetch_pages(std::span(&range, 1));
+    memory.hold();
+  }
+  CHECK(copy_of(memory, 1) == 301);
 }
 
 TEST_CASE("stacks that stand are not copied again; those that only overlap with one are") {

@@ -214,7 +214,126 @@ TEST_CASE("a copy that was made while a thread ran is dropped, and made again", 
   close(wake[1]);
 }
 
+namespace {
+
+// So that threads of a busy machine have the time to sleep again.
+CopyLimits patient() {
+  CopyLimits limits;
+  limits.longest = std::chrono::minutes(1);
+  return limits;
+}
+
+// A process of which each thread but the first waits for a byte, again and again.
+class Wakeable {
+ public:
+  explicit Wakeable(std::size_t waiting)
+      : waiting_(waiting), has_pipe_(pipe(wake_) == 0), child_([&](auto& ready) {
+          for (std::size_t i = 0; i < waiting; ++i)
+            std::thread([&] {
+              char c;
+              while (read(wake_[0], &c, 1) == 1) {}
+            }).detach();
+          ready();
+          block();
+        }) {}
+  ~Wakeable() {
+    close(wake_[0]);
+    close(wake_[1]);
+  }
+  Wakeable(const Wakeable&) = delete;
+  Wakeable& operator=(const Wakeable&) = delete;
+
+  pid_t pid() const { return child_.pid(); }
+  bool is_asleep() const { return has_pipe_ && child_.ready() && all_sleep(pid(), waiting_ + 1); }
+  // Lets each waiting thread run once: the one that has waited longest is waked first (Linux 5.5; before, all are).
+  bool run_all() const {
+    for (std::size_t i = 0; i < waiting_; ++i)
+      if (write(wake_[1], "x", 1) != 1 || !is_asleep()) return false;
+    return true;
+  }
+  // Whether /proc has them: otherwise all threads are stopped.
+  bool shows_registers() const { return see_threads(pid(), proc::tasks_of(pid())).refused == 0; }
+
+ private:
+  std::size_t waiting_;
+  int wake_[2] = {-1, -1};
+  bool has_pipe_;
+  ChildProcess child_;
+};
+
+}  // namespace
+
+TEST_CASE("few threads that run again and again are not stopped, many are", "[still_threads]") {
+  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
+  static volatile int words[kFar + 1];
+  const std::size_t many = GENERATE(1u, 9u);
+  const Wakeable process(many);
+  REQUIRE(process.is_asleep());
+  if (!process.shows_registers()) {
+    WARN(kNoFile);
+    return;
+  }
+  auto target = LiveTarget::prepare(process.pid(), LiveImages());
+  REQUIRE(target);
+  int walks = 0;
+  Result<void> result;
+  std::thread([&] {
+    result = (*target)->capture(
+        [&] {
+          ++walks;
+          // In the first reading; and in the second, which goes on as its walk lacks something.
+          if (walks == 1 || walks == 3) REQUIRE(process.run_all());
+          if (walks > 1) (void)(*target)->read_value<int>(reinterpret_cast<Address>(&words[kFar]));
+        },
+        patient(), {StopPolicy::kAuto, {}});
+  }).join();
+  REQUIRE(result);
+  CHECK(walks == 4);
+  CHECK((*target)->cuts().empty());
+  CHECK((*target)->method() == (many == 1 ? ReadMethod::kWithoutStop : ReadMethod::kPartlyStopped));
+  CHECK((*target)->threads_stopped() == (many == 1 ? 0 : many));
+  for (const ThreadInfo& thread : (*target)->threads()) CHECK(thread.registers);
+}
+
+TEST_CASE("what a walk lacks that begins after the comparison is read, and compared once more", "[still_threads]") {
+  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
+  static volatile int words[kFar + 1];
+  words[kFar] = 2;
+  const Wakeable process(1);
+  REQUIRE(process.is_asleep());
+  if (!process.shows_registers()) {
+    WARN(kNoFile);
+    return;
+  }
+  const StopPolicy policy = GENERATE(StopPolicy::kAuto, StopPolicy::kNever);
+  const bool runs_once_more = GENERATE(false, true);
+  auto target = LiveTarget::prepare(process.pid(), LiveImages());
+  REQUIRE(target);
+  int walks = 0;
+  std::vector<std::optional<int>> read;
+  Result<void> result;
+  std::thread([&] {
+    result = (*target)->capture(
+        [&] {
+          ++walks;
+          if (walks == 1 || (walks == 3 && runs_once_more)) REQUIRE(process.run_all());
+          if (walks > 1) read.push_back((*target)->read_value<int>(reinterpret_cast<Address>(&words[kFar])));
+        },
+        patient(), {policy, {}});
+  }).join();
+  REQUIRE(result);
+  CHECK((*target)->method() == ReadMethod::kWithoutStop);
+  CHECK((*target)->cuts().empty());
+  std::vector<std::optional<int>> expected = {std::nullopt, 2};
+  if (runs_once_more) expected.push_back(2);
+  CHECK(read == expected);
+  for (const ThreadInfo& thread : (*target)->threads()) CHECK(thread.registers);
+}
+
 TEST_CASE("a thread that spins: stopped alone, or without registers", "[still_threads]") {
+  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
+  static volatile int words[kFar + 1];
+  words[kFar] = 2;
   static std::atomic<bool> runs{true};
   ChildProcess child([](auto& ready) {
     std::thread(block).detach();
@@ -226,8 +345,22 @@ TEST_CASE("a thread that spins: stopped alone, or without registers", "[still_th
   REQUIRE(target);
   CHECK((*target)->threads().front().registers);
   CHECK((*target)->threads_stopped() >= 1);
-  target = capture(child.pid(), {StopPolicy::kNever, {}});
+  target = LiveTarget::prepare(child.pid(), LiveImages());
   REQUIRE(target);
+  int walks = 0;
+  std::optional<int> word;
+  Result<void> result;
+  std::thread([&] {
+    result = (*target)->capture(
+        [&] {
+          if (++walks > 1) word = (*target)->read_value<int>(reinterpret_cast<Address>(&words[kFar]));
+        },
+        {}, {StopPolicy::kNever, {}});
+  }).join();
+  REQUIRE(result);
+  // What nobody had wanted before the last walk is read for it.
+  CHECK(walks == 2);
+  CHECK(word == 2);
   CHECK((*target)->threads_stopped() == 0);
   CHECK_FALSE((*target)->threads().front().registers);
   CHECK_FALSE((*target)->threads().front().problem.empty());

@@ -5,6 +5,7 @@ import re
 import resource
 import select
 import subprocess
+import time
 
 import cases
 from processes import Fixture, Skip, check, json_report, run_tool, tool
@@ -223,6 +224,27 @@ def case_many_processes_and_few_descriptors(directory):
         with open(saved[-1], "w", encoding="utf-8") as stream:
             json.dump(dict(report, ranks=[rank]), stream)
     check(len(json_report("report", *saved, preexec_fn=few)["ranks"]) == 200, "not all saved reports were read")
+
+
+def case_the_table_of_open_files_has_its_size(directory):
+    """It grows only while the kernel waits for all processors, with threads of a job held meanwhile."""
+    wanted = min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    fifo = os.path.join(directory, "fifo")
+    os.mkfifo(fifo)
+    with native("still", "2") as fixture:
+        process = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "-o", fifo])  # until the FIFO is read
+        try:
+            slots = 0
+            for _ in range(1000):
+                with open("/proc/%d/status" % process.pid) as status:
+                    slots = next((int(line.split()[1]) for line in status if line.startswith("FDSize:")), slots)
+                if slots >= wanted or process.poll() is not None:
+                    break
+                time.sleep(0.01)
+            check(slots >= wanted, "%d slots, not %d" % (slots, wanted))
+        finally:
+            process.kill()
+            process.wait()
 
 
 def case_a_limit_of_file_size_is_said(directory):
