@@ -18,6 +18,9 @@ using Map = InstructionShape::Map;
 constexpr unsigned kStackRegister = 4, kFrameRegister = 5;  // in the processor's numbering
 constexpr std::int64_t kSlot = 8, kStackAlignment = 16;
 constexpr std::size_t kLongestFunction = 256u << 10;
+// Of functions that end in a jump to the next (tail calls): how many are looked into for one frame, and how long they
+// may be. Those that do nothing else are short.
+constexpr std::size_t kMaxTailCallers = 8, kLongestTailCaller = 4u << 10;
 
 enum class Effect {
   kNone,
@@ -139,12 +142,51 @@ std::optional<std::int64_t> distance_at(std::span<const std::uint8_t> code, std:
   return found;
 }
 
-// Whether a call behind which this return address is may have led to the function: a direct call of it, or one through
-// a stub of the linker's or a pointer.
-bool may_call(const target::Target& target, Address return_address, Address function) {
+std::optional<std::vector<std::uint8_t>> code_of(const target::Target& target, const Range& function) {
+  std::vector<std::uint8_t> code(function.size());
+  if (!target.read_exact(function.start, std::as_writable_bytes(std::span(code)))) return std::nullopt;
+  return code;
+}
+
+// Where the direct jumps of a function lead that leave it, as far as its code can be followed.
+std::vector<Address> jumps_out_of(const target::Target& target, const Range& function) {
+  std::vector<Address> to;
+  const auto code = code_of(target, function);
+  for (std::size_t at = 0; code && at < code->size();) {
+    const auto shape = target::shape_of_instruction(std::span(*code).subspan(at));
+    if (!shape) break;
+    at += shape->length;
+    const bool jumps =
+        shape->map == Map::kOneByte
+            ? shape->opcode == 0xe9 || shape->opcode == 0xeb || (shape->opcode >= 0x70 && shape->opcode <= 0x7f)
+            : shape->map == Map::kTwoByte && shape->opcode >= 0x80 && shape->opcode <= 0x8f;
+    const Address destination = function.start + at + static_cast<Address>(shape->immediate);
+    if (jumps && !function.contains(destination)) to.push_back(destination);
+  }
+  return to;
+}
+
+// Whether a function that is called goes on in another one by tail calls, whose frame is then in the place of its own:
+// glibc's sem_wait() calls do_futex_wait(), which ends in a jump to __futex_abstimed_wait_cancelable64().
+bool leads_to(const target::Target& target, VettedTables& tables, Address called, Address function) {
+  std::vector<Address> reached{called};
+  for (std::size_t i = 0; i < reached.size() && i < kMaxTailCallers; ++i) {
+    const auto range = tables.covered(reached[i]);
+    if (!range || range->start != reached[i] || range->size() > kLongestTailCaller) continue;
+    for (const Address to : jumps_out_of(target, *range)) {
+      if (to == function) return true;
+      if (std::find(reached.begin(), reached.end(), to) == reached.end()) reached.push_back(to);
+    }
+  }
+  return false;
+}
+
+// Whether a call behind which this return address is may have led to the function: a direct call of it, or of one that
+// goes on in it, or one through a stub of the linker's or a pointer.
+bool may_call(const target::Target& target, VettedTables& tables, Address return_address, Address function) {
   if (!follows_call(target, return_address, 0)) return false;
   const auto called = called_before(target, return_address);
-  if (!called || *called == function) return true;
+  if (!called || *called == function || leads_to(target, tables, *called, function)) return true;
   std::array<std::uint8_t, 8> stub{};
   if (!target.read_exact(*called, std::as_writable_bytes(std::span(stub)))) return false;
   constexpr std::array<std::uint8_t, 4> kEndbr = {0xf3, 0x0f, 0x1e, 0xfa};
@@ -159,16 +201,17 @@ std::optional<Address> derived_frame_pointer(const target::Target& target, const
                                              bool exact_pc) {
   if (registers.has(target::kRbp)) return std::nullopt;
   const Address pc = registers.pc();
-  const auto function = VettedTables(target).covered(exact_pc ? pc : pc - 1);
+  VettedTables tables(target);
+  const auto function = tables.covered(exact_pc ? pc : pc - 1);
   if (!function || function->size() > kLongestFunction) return std::nullopt;
-  std::vector<std::uint8_t> code(function->size());
-  if (!target.read_exact(function->start, std::as_writable_bytes(std::span(code)))) return std::nullopt;
-  const auto distance = distance_at(code, pc - function->start);
+  const auto code = code_of(target, *function);
+  if (!code) return std::nullopt;
+  const auto distance = distance_at(*code, pc - function->start);
   if (!distance) return std::nullopt;
   const Address rbp = registers.sp() + static_cast<Address>(*distance);
   if (rbp % kStackAlignment != 0 || rbp < registers.sp()) return std::nullopt;
   const auto return_address = target.read_value<Address>(rbp + kSlot);
-  if (!return_address || !may_call(target, *return_address, function->start)) return std::nullopt;
+  if (!return_address || !may_call(target, tables, *return_address, function->start)) return std::nullopt;
   return rbp;
 }
 

@@ -42,6 +42,14 @@ WITH_FRAME_POINTER int passes_on_the_stack(int fd, volatile int* v) {
   asm volatile("");
   return n;
 }
+// As do_futex_wait() of glibc: its frame is the next function's.
+WITH_FRAME_POINTER int waits_in_the_end(int fd) { return wait_here(fd); }
+WITH_FRAME_POINTER int and_before(int fd) { return waits_in_the_end(fd); }
+WITH_FRAME_POINTER int calls_one_that_jumps(int fd, int a) {
+  const int n = and_before(fd);
+  asm volatile("");
+  return n + a;
+}
 WITH_FRAME_POINTER int variable(int fd, volatile int* size) {
   auto* room = static_cast<char*>(alloca(static_cast<std::size_t>(*size)));
   std::memset(room, 1, static_cast<std::size_t>(*size));
@@ -113,6 +121,9 @@ TEST_CASE("a stack of frames of fixed size is the same without the callee-saved 
   };
   SECTION("fixed") {
     check(seen_in([](int fd) { fixed(fd, 2, 3); }));
+  }
+  SECTION("behind tail calls") {
+    check(seen_in([](int fd) { calls_one_that_jumps(fd, 2); }));
   }
   SECTION("arguments on the stack") {
     check(seen_in([](int fd) { passes_on_the_stack(fd, &one); }));
