@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "target/instruction_shape.h"
@@ -105,42 +106,110 @@ EffectOf effect_of(const InstructionShape& i) {
   return {writes_register && i.reg == kStackRegister ? Effect::kUnknown : Effect::kNone};
 }
 
-// How far rsp is below rbp at `stop`, an offset in the code of a whole function; std::nullopt: not known.
-std::optional<std::int64_t> distance_at(std::span<const std::uint8_t> code, std::size_t stop) {
-  enum class Part { kBefore, kSaved, kBody } part = Part::kBefore;
-  std::int64_t distance = 0;
-  std::optional<std::int64_t> usual;  // in the function's body; known from the first jump, call or return on
-  std::optional<std::int64_t> found;
-  for (std::size_t at = 0; at < code.size();) {
-    if (at == stop && part == Part::kBody) found = distance;
-    const auto shape = target::shape_of_instruction(code.subspan(at));
-    if (!shape) return std::nullopt;
-    at += shape->length;
-    const auto [effect, amount] = effect_of(*shape);
-    if (effect == Effect::kUnknown) return std::nullopt;
-    if (part == Part::kBefore) {
-      if (effect == Effect::kSavesFrame) part = Part::kSaved;
-      else if (effect != Effect::kNone && effect != Effect::kEndsBlock) return std::nullopt;
-      continue;
-    }
-    if (part == Part::kSaved) {
-      if (effect == Effect::kSetsFrame) part = Part::kBody;
-      else if (effect != Effect::kNone) return std::nullopt;
-      continue;
-    }
-    const bool branches = shape->map == Map::kOneByte
-                              ? shape->opcode == 0xe8 || (shape->opcode >= 0x70 && shape->opcode <= 0x7f) ||
-                                    (shape->opcode == 0xff && ((shape->reg & 7) == 2 || (shape->reg & 7) == 4))
-                              : shape->map == Map::kTwoByte && shape->opcode >= 0x80 && shape->opcode <= 0x8f;
-    if (!usual && (branches || effect == Effect::kEndsBlock)) usual = distance;
-    if (effect == Effect::kMoves || effect == Effect::kSavesFrame) distance -= amount;
-    if (effect == Effect::kSets) distance = amount;
-    if (effect == Effect::kEndsBlock) distance = *usual;
-    if (effect == Effect::kSetsFrame || distance < 0) return std::nullopt;
-  }
-  if (stop == code.size() && part == Part::kBody) found = distance;  // behind a call that does not return
-  return found;
+// An instruction that may lead elsewhere.
+enum class Branch { kNone, kDirect, kIndirect, kCall };
+Branch branch_of(const InstructionShape& i) {
+  if (i.map == Map::kTwoByte) return i.opcode >= 0x80 && i.opcode <= 0x8f ? Branch::kDirect : Branch::kNone;
+  if (i.map != Map::kOneByte) return Branch::kNone;
+  if ((i.opcode >= 0x70 && i.opcode <= 0x7f) || (i.opcode >= 0xe0 && i.opcode <= 0xe3) || i.opcode == 0xe9 ||
+      i.opcode == 0xeb)
+    return Branch::kDirect;
+  if (i.opcode == 0xe8) return Branch::kCall;
+  if (i.opcode != 0xff) return Branch::kNone;
+  return (i.reg & 7) == 2 ? Branch::kCall : (i.reg & 7) == 4 ? Branch::kIndirect : Branch::kNone;
 }
+
+// How far rsp is below rbp in the code of a whole function, followed from its beginning to its end, again and again:
+// behind a jump or a return it is what it is where jumps to there are.
+class Distances {
+ public:
+  explicit Distances(std::span<const std::uint8_t> code) : code_(code) {}
+
+  // At `stop`, an offset in the code; std::nullopt: not known.
+  std::optional<std::int64_t> at(std::size_t stop) {
+    constexpr int kMaxPasses = 16;
+    for (int passes = 0; passes < kMaxPasses; ++passes) {
+      const std::size_t known = at_targets_.size();
+      const auto found = pass(stop);
+      if (contradicts_) return std::nullopt;
+      if (at_targets_.size() != known) continue;
+      if (found || elsewhere_ || !at_tables_) return found;
+      elsewhere_ = at_tables_;  // what no direct jump leads to is reached by a table of jumps
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<std::int64_t> pass(std::size_t stop) {
+    enum class Part { kBefore, kSaved, kBody } part = Part::kBefore;
+    std::optional<std::int64_t> distance, found;
+    bool is_behind_call = false;
+    for (std::size_t at = 0; at < code_.size();) {
+      if (part == Part::kBody) {
+        if (const auto target = at_targets_.find(at); target != at_targets_.end()) {
+          // The call may be one that does not return.
+          if (distance && *distance != target->second && !is_behind_call) contradicts_ = true;
+          distance = target->second;
+        }
+        if (at == stop) found = distance;
+      }
+      const auto shape = target::shape_of_instruction(code_.subspan(at));
+      if (!shape) contradicts_ = true;
+      if (contradicts_) return std::nullopt;
+      at += shape->length;
+      const auto [effect, amount] = effect_of(*shape);
+      const Branch branch = branch_of(*shape);
+      is_behind_call = branch == Branch::kCall;
+      if (part == Part::kBefore && effect == Effect::kSavesFrame) {
+        part = Part::kSaved;
+      } else if (part == Part::kSaved && effect == Effect::kSetsFrame) {
+        part = Part::kBody;
+        distance = 0;
+      } else if (part == Part::kBody) {
+        if (distance && branch == Branch::kDirect)
+          note_jump(at + static_cast<std::size_t>(shape->immediate), *distance);
+        if (distance && branch == Branch::kIndirect) note(at_tables_, *distance);
+        follow(distance, effect, amount);
+      } else if (effect != Effect::kNone && !(part == Part::kBefore && effect == Effect::kEndsBlock)) {
+        contradicts_ = true;
+      }
+    }
+    if (stop == code_.size()) found = distance;  // behind a call that does not return
+    return found;
+  }
+
+  void follow(std::optional<std::int64_t>& distance, Effect effect, std::int64_t amount) {
+    switch (effect) {
+      case Effect::kNone: break;
+      case Effect::kMoves:
+      case Effect::kSavesFrame:
+        if (distance) *distance -= amount;
+        break;
+      case Effect::kSets: distance = amount; break;
+      case Effect::kLeaves: distance.reset(); break;
+      case Effect::kEndsBlock: distance = elsewhere_; break;
+      case Effect::kSetsFrame:
+      case Effect::kUnknown: contradicts_ = true;
+    }
+    if (distance && *distance < 0) contradicts_ = true;
+  }
+
+  void note(std::optional<std::int64_t>& known, std::int64_t distance) {
+    if (known && *known != distance) contradicts_ = true;
+    known = distance;
+  }
+  void note_jump(std::size_t target, std::int64_t distance) {
+    if (target >= code_.size()) return;
+    const auto [known, is_new] = at_targets_.emplace(target, distance);
+    if (!is_new && known->second != distance) contradicts_ = true;
+  }
+
+  std::span<const std::uint8_t> code_;
+  std::unordered_map<std::size_t, std::int64_t> at_targets_;  // of direct jumps
+  std::optional<std::int64_t> at_tables_;                     // where jumps through tables are
+  std::optional<std::int64_t> elsewhere_;                     // behind what ends a block, where no direct jump leads
+  bool contradicts_ = false;                                  // what was found, or it cannot be followed
+};
 
 std::optional<std::vector<std::uint8_t>> code_of(const target::Target& target, const Range& function) {
   std::vector<std::uint8_t> code(function.size());
@@ -156,12 +225,8 @@ std::vector<Address> jumps_out_of(const target::Target& target, const Range& fun
     const auto shape = target::shape_of_instruction(std::span(*code).subspan(at));
     if (!shape) break;
     at += shape->length;
-    const bool jumps =
-        shape->map == Map::kOneByte
-            ? shape->opcode == 0xe9 || shape->opcode == 0xeb || (shape->opcode >= 0x70 && shape->opcode <= 0x7f)
-            : shape->map == Map::kTwoByte && shape->opcode >= 0x80 && shape->opcode <= 0x8f;
     const Address destination = function.start + at + static_cast<Address>(shape->immediate);
-    if (jumps && !function.contains(destination)) to.push_back(destination);
+    if (branch_of(*shape) == Branch::kDirect && !function.contains(destination)) to.push_back(destination);
   }
   return to;
 }
@@ -170,12 +235,13 @@ std::vector<Address> jumps_out_of(const target::Target& target, const Range& fun
 // glibc's sem_wait() calls do_futex_wait(), which ends in a jump to __futex_abstimed_wait_cancelable64().
 bool leads_to(const target::Target& target, VettedTables& tables, Address called, Address function) {
   std::vector<Address> reached{called};
-  for (std::size_t i = 0; i < reached.size() && i < kMaxTailCallers; ++i) {
+  for (std::size_t i = 0; i < reached.size(); ++i) {
     const auto range = tables.covered(reached[i]);
     if (!range || range->start != reached[i] || range->size() > kLongestTailCaller) continue;
     for (const Address to : jumps_out_of(target, *range)) {
       if (to == function) return true;
-      if (std::find(reached.begin(), reached.end(), to) == reached.end()) reached.push_back(to);
+      if (reached.size() < kMaxTailCallers && std::find(reached.begin(), reached.end(), to) == reached.end())
+        reached.push_back(to);
     }
   }
   return false;
@@ -186,13 +252,14 @@ bool leads_to(const target::Target& target, VettedTables& tables, Address called
 bool may_call(const target::Target& target, VettedTables& tables, Address return_address, Address function) {
   if (!follows_call(target, return_address, 0)) return false;
   const auto called = called_before(target, return_address);
-  if (!called || *called == function || leads_to(target, tables, *called, function)) return true;
+  if (!called || *called == function) return true;
   std::array<std::uint8_t, 8> stub{};
   if (!target.read_exact(*called, std::as_writable_bytes(std::span(stub)))) return false;
   constexpr std::array<std::uint8_t, 4> kEndbr = {0xf3, 0x0f, 0x1e, 0xfa};
   std::size_t at = std::equal(kEndbr.begin(), kEndbr.end(), stub.begin()) ? kEndbr.size() : 0;
-  if (stub[at] == 0xf2) ++at;                       // bnd
-  return stub[at] == 0xff && stub[at + 1] == 0x25;  // jmp *N(%rip)
+  if (stub[at] == 0xf2) ++at;                                     // bnd
+  const bool is_stub = stub[at] == 0xff && stub[at + 1] == 0x25;  // jmp *N(%rip)
+  return is_stub || leads_to(target, tables, *called, function);
 }
 
 }  // namespace
@@ -206,7 +273,7 @@ std::optional<Address> derived_frame_pointer(const target::Target& target, const
   if (!function || function->size() > kLongestFunction) return std::nullopt;
   const auto code = code_of(target, *function);
   if (!code) return std::nullopt;
-  const auto distance = distance_at(*code, pc - function->start);
+  const auto distance = Distances(*code).at(pc - function->start);
   if (!distance) return std::nullopt;
   const Address rbp = registers.sp() + static_cast<Address>(*distance);
   if (rbp % kStackAlignment != 0 || rbp < registers.sp()) return std::nullopt;

@@ -13,8 +13,9 @@
 namespace rankstacks::unwind {
 
 // std::nullopt if the function moves rsp by amounts that its code does not state (alloca, arrays of variable size, a
-// realigned stack), if its code cannot be followed, or if there is no return address of a call of this function where
-// the frame pointer says. Functions that unwind information covers, alone.
+// realigned stack), if its code cannot be followed, or if there is no return address of a call that may have led to
+// this function (of it, of one that goes on in it, by a pointer or a stub of the linker's) where the frame pointer
+// says. Functions that unwind information covers, alone.
 std::optional<Address> derived_frame_pointer(const target::Target& target, const target::Registers& registers,
                                              bool exact_pc);
 

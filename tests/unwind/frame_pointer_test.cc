@@ -42,6 +42,41 @@ WITH_FRAME_POINTER int passes_on_the_stack(int fd, volatile int* v) {
   asm volatile("");
   return n;
 }
+char one_byte[1];
+WITH_FRAME_POINTER int other(int n) {
+  asm volatile("" ::"r"(n));
+  return n;
+}
+// The first call has arguments on the stack; the last one is behind a return.
+WITH_FRAME_POINTER int waits_behind_a_return(int fd, volatile int* v) {
+  int n = nine(-1, *v, *v, *v, *v, *v, *v, *v, *v);
+  if (__builtin_expect(n > 1000, 1)) {
+    other(n);
+    return n * 3;
+  }
+  n += static_cast<int>(read(fd, one_byte, 1));
+  return n * 7;
+}
+WITH_FRAME_POINTER int without_room(int fd, volatile int* v) {
+  const int n = waits_behind_a_return(fd, v);
+  asm volatile("");
+  return n;
+}
+WITH_FRAME_POINTER int chooses(int fd, volatile int* v) {
+  int n = nine(-1, *v, *v, *v, *v, *v, *v, *v, *v);
+  switch (*v) {
+    case 0: return other(n) + 2;
+    case 1: n += static_cast<int>(read(fd, one_byte, 1)); break;
+    case 2: other(n); break;
+    case 3: return other(n) * n;
+    case 4: n = other(n) - *v; break;
+    case 5: return nine(-1, n, n, n, n, n, n, n, *v);
+    case 6: n ^= other(n); break;
+    default: return other(-n);
+  }
+  asm volatile("" ::"r"(n));
+  return n * 5;
+}
 // As do_futex_wait() of glibc: its frame is the next function's.
 WITH_FRAME_POINTER int waits_in_the_end(int fd) { return wait_here(fd); }
 WITH_FRAME_POINTER int and_before(int fd) { return waits_in_the_end(fd); }
@@ -121,6 +156,14 @@ TEST_CASE("a stack of frames of fixed size is the same without the callee-saved 
   };
   SECTION("fixed") {
     check(seen_in([](int fd) { fixed(fd, 2, 3); }));
+  }
+  SECTION("behind a return, in a function that also passes arguments on the stack") {
+    static int (*volatile by_pointer)(int, volatile int*) = &without_room;
+    check(seen_in([](int fd) { by_pointer(fd, &one); }));
+  }
+  SECTION("in one of the cases of a switch") {
+    static int (*volatile by_pointer)(int, volatile int*) = &chooses;
+    check(seen_in([](int fd) { by_pointer(fd, &one); }));
   }
   SECTION("behind tail calls") {
     check(seen_in([](int fd) { calls_one_that_jumps(fd, 2); }));
