@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "target/instruction_shape.h"
@@ -121,17 +122,24 @@ Branch branch_of(const InstructionShape& i) {
 
 // How far rsp is below rbp in the code of a whole function, followed from its beginning to its end, again and again:
 // behind a jump or a return it is what it is where jumps to there are.
+//
+// Any call may be one that does not return, with other code behind it. Where arguments are on the stack for a call,
+// what is behind it is taken for the code that goes on only as far as rsp is moved back.
 class Distances {
  public:
   explicit Distances(std::span<const std::uint8_t> code) : code_(code) {}
 
-  // At `stop`, an offset in the code; std::nullopt: not known.
+  // At `stop`, an offset in the code, for a thread in the call or system call before it; std::nullopt: not known.
   std::optional<std::int64_t> at(std::size_t stop) {
     constexpr int kMaxPasses = 16;
-    for (int passes = 0; passes < kMaxPasses; ++passes) {
+    pass(stop);
+    resting_ = least_;
+    at_targets_.clear();
+    at_tables_.reset();
+    for (int passes = 0; passes < kMaxPasses && !contradicts_; ++passes) {
       const std::size_t known = at_targets_.size();
       const auto found = pass(stop);
-      if (contradicts_) return std::nullopt;
+      if (contradicts_) break;
       if (at_targets_.size() != known) continue;
       if (found || elsewhere_ || !at_tables_) return found;
       elsewhere_ = at_tables_;  // what no direct jump leads to is reached by a table of jumps
@@ -140,75 +148,106 @@ class Distances {
   }
 
  private:
+  enum class Part { kBefore, kSaved, kBody };
+
   std::optional<std::int64_t> pass(std::size_t stop) {
-    enum class Part { kBefore, kSaved, kBody } part = Part::kBefore;
-    std::optional<std::int64_t> distance, found;
+    part_ = Part::kBefore;
+    distance_.reset();
+    is_sure_ = true;
+    std::optional<std::int64_t> found;
     bool is_behind_call = false;
-    for (std::size_t at = 0; at < code_.size();) {
-      if (part == Part::kBody) {
-        if (const auto target = at_targets_.find(at); target != at_targets_.end()) {
-          // The call may be one that does not return.
-          if (distance && *distance != target->second && !is_behind_call) contradicts_ = true;
-          distance = target->second;
-        }
-        if (at == stop) found = distance;
-      }
+    for (std::size_t at = 0; at < code_.size() && !contradicts_;) {
+      if (at == stop && distance_ && (is_sure_ || is_behind_call)) found = distance_;
+      if (part_ == Part::kBody) begin_at(at);
+      if (at == stop && !found && is_sure_) found = distance_;
       const auto shape = target::shape_of_instruction(code_.subspan(at));
-      if (!shape) contradicts_ = true;
-      if (contradicts_) return std::nullopt;
-      at += shape->length;
-      const auto [effect, amount] = effect_of(*shape);
-      const Branch branch = branch_of(*shape);
-      is_behind_call = branch == Branch::kCall;
-      if (part == Part::kBefore && effect == Effect::kSavesFrame) {
-        part = Part::kSaved;
-      } else if (part == Part::kSaved && effect == Effect::kSetsFrame) {
-        part = Part::kBody;
-        distance = 0;
-      } else if (part == Part::kBody) {
-        if (distance && branch == Branch::kDirect)
-          note_jump(at + static_cast<std::size_t>(shape->immediate), *distance);
-        if (distance && branch == Branch::kIndirect) note(at_tables_, *distance);
-        follow(distance, effect, amount);
-      } else if (effect != Effect::kNone && !(part == Part::kBefore && effect == Effect::kEndsBlock)) {
+      if (!shape) {
         contradicts_ = true;
+        break;
       }
+      at += shape->length;
+      is_behind_call = branch_of(*shape) == Branch::kCall && is_sure_;
+      follow(*shape, at);
     }
-    if (stop == code_.size()) found = distance;  // behind a call that does not return
+    if (stop == code_.size() && (is_sure_ || is_behind_call)) found = distance_;  // that call does not return
     return found;
   }
 
-  void follow(std::optional<std::int64_t>& distance, Effect effect, std::int64_t amount) {
+  // What is known of this place from jumps to it.
+  void begin_at(std::size_t at) {
+    if (frameless_.contains(at)) {
+      distance_.reset();
+      is_sure_ = true;
+    }
+    const auto target = at_targets_.find(at);
+    if (target == at_targets_.end()) return;
+    if (distance_ && *distance_ != target->second) contradicts_ = true;
+    distance_ = target->second;
+    is_sure_ = true;
+  }
+
+  void follow(const InstructionShape& shape, std::size_t next) {
+    const auto [effect, amount] = effect_of(shape);
+    const Branch branch = branch_of(shape);
+    const std::size_t destination = next + static_cast<std::size_t>(shape.immediate);
+    if (part_ == Part::kBefore && effect == Effect::kSavesFrame) {
+      part_ = Part::kSaved;
+    } else if (part_ == Part::kSaved && effect == Effect::kSetsFrame) {
+      part_ = Part::kBody;
+      distance_ = 0;
+    } else if (part_ == Part::kBody) {
+      if (distance_ && is_sure_) note_branch(branch, destination);
+      move(effect, amount);
+    } else if (effect != Effect::kNone && !(part_ == Part::kBefore && effect == Effect::kEndsBlock)) {
+      contradicts_ = true;
+    } else if (branch == Branch::kDirect && destination < code_.size()) {
+      frameless_.insert(destination);
+    }
+  }
+
+  void note_branch(Branch branch, std::size_t destination) {
+    if (branch != Branch::kNone) least_ = std::min(least_.value_or(*distance_), *distance_);
+    if (branch == Branch::kDirect && destination < code_.size()) {
+      const auto [known, is_new] = at_targets_.emplace(destination, *distance_);
+      contradicts_ = contradicts_ || (!is_new && known->second != *distance_);
+    } else if (branch == Branch::kIndirect) {
+      contradicts_ = contradicts_ || (at_tables_ && *at_tables_ != *distance_);
+      at_tables_ = distance_;
+    } else if (branch == Branch::kCall) {
+      is_sure_ = !resting_ || *distance_ <= *resting_;
+    }
+  }
+
+  void move(Effect effect, std::int64_t amount) {
     switch (effect) {
-      case Effect::kNone: break;
+      case Effect::kNone: return;
       case Effect::kMoves:
       case Effect::kSavesFrame:
-        if (distance) *distance -= amount;
+        if (distance_) *distance_ -= amount;
         break;
-      case Effect::kSets: distance = amount; break;
-      case Effect::kLeaves: distance.reset(); break;
-      case Effect::kEndsBlock: distance = elsewhere_; break;
+      case Effect::kSets: distance_ = amount; break;
+      case Effect::kLeaves: distance_.reset(); break;
+      case Effect::kEndsBlock:
+        distance_ = elsewhere_;
+        is_sure_ = true;
+        break;
       case Effect::kSetsFrame:
       case Effect::kUnknown: contradicts_ = true;
     }
-    if (distance && *distance < 0) contradicts_ = true;
-  }
-
-  void note(std::optional<std::int64_t>& known, std::int64_t distance) {
-    if (known && *known != distance) contradicts_ = true;
-    known = distance;
-  }
-  void note_jump(std::size_t target, std::int64_t distance) {
-    if (target >= code_.size()) return;
-    const auto [known, is_new] = at_targets_.emplace(target, distance);
-    if (!is_new && known->second != distance) contradicts_ = true;
+    if (distance_ && *distance_ < 0) contradicts_ = true;
+    if (distance_ && resting_ && *distance_ <= *resting_) is_sure_ = true;
   }
 
   std::span<const std::uint8_t> code_;
   std::unordered_map<std::size_t, std::int64_t> at_targets_;  // of direct jumps
+  std::unordered_set<std::size_t> frameless_;                 // targets of jumps from before the frame
   std::optional<std::int64_t> at_tables_;                     // where jumps through tables are
   std::optional<std::int64_t> elsewhere_;                     // behind what ends a block, where no direct jump leads
-  bool contradicts_ = false;                                  // what was found, or it cannot be followed
+  std::optional<std::int64_t> least_, resting_;  // of all jumps and calls; resting_: known, from the first pass
+  Part part_ = Part::kBefore;
+  std::optional<std::int64_t> distance_;
+  bool is_sure_ = true;       // that this place is reached from the instruction before it
+  bool contradicts_ = false;  // what was found, or it cannot be followed
 };
 
 std::optional<std::vector<std::uint8_t>> code_of(const target::Target& target, const Range& function) {

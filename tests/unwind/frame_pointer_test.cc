@@ -77,6 +77,54 @@ WITH_FRAME_POINTER int chooses(int fd, volatile int* v) {
   asm volatile("" ::"r"(n));
   return n * 5;
 }
+// alloca of a fixed size, on one of two ways that meet behind a call.
+WITH_FRAME_POINTER void uses(void* room) { asm volatile("" ::"r"(room) : "memory"); }
+WITH_FRAME_POINTER int grows_on_one_way(int fd, volatile int* v) {
+  if (__builtin_expect(*v == 7, 0)) uses(alloca(16));
+  else uses(one_byte);
+  const int n = static_cast<int>(read(fd, one_byte, 1));
+  uses(one_byte);
+  return n + *v;
+}
+WITH_FRAME_POINTER int with_room(int fd, volatile int* v) {
+  volatile long room[2] = {1, 2};
+  const int n = grows_on_one_way(fd, v);
+  uses(const_cast<long*>(&room[0]));
+  return n + static_cast<int>(room[1]);
+}
+// Does not return, and has no frame of its own.
+extern "C" [[noreturn]] void waits_for_ever(int fd, char* into, std::size_t size, int, int, int, int, int);
+asm(R"(
+  .text
+  .type waits_for_ever, @function
+waits_for_ever:
+  .cfi_startproc
+  xorl %eax, %eax
+  syscall
+  ud2
+  .cfi_endproc
+  .size waits_for_ever, .-waits_for_ever
+)");
+WITH_FRAME_POINTER int chooses_how_to_end(int fd, volatile int* v) {
+  const int k = *v + 2;
+  switch (k) {
+    case 0: other(1); break;
+    case 1: waits_for_ever(fd, one_byte, 1, 4, 5, 6, k, fd);
+    case 2: other(2); break;
+    case 3: waits_for_ever(fd, one_byte, 1, 3, 4, 5, k + 2, fd);
+    case 4: other(5); break;
+    case 5: other(9); break;
+    case 6: waits_for_ever(fd, one_byte, 1, 2, 3, 4, k + 1, fd);
+    case 7: other(7); break;
+  }
+  other(3);
+  return fd;
+}
+WITH_FRAME_POINTER int without_room_of_its_own(int fd, volatile int* v) {
+  const int n = chooses_how_to_end(fd, v);
+  asm volatile("");
+  return n + 1;
+}
 // As do_futex_wait() of glibc: its frame is the next function's.
 WITH_FRAME_POINTER int waits_in_the_end(int fd) { return wait_here(fd); }
 WITH_FRAME_POINTER int and_before(int fd) { return waits_in_the_end(fd); }
@@ -170,6 +218,22 @@ TEST_CASE("a stack of frames of fixed size is the same without the callee-saved 
   }
   SECTION("arguments on the stack") {
     check(seen_in([](int fd) { passes_on_the_stack(fd, &one); }));
+  }
+}
+
+TEST_CASE("where code does not tell which calls return, a stack is right or has no more frames", "[frame_pointer]") {
+  static volatile int one = 1;
+  static int (*volatile by_pointer)(int, volatile int*) = nullptr;
+  by_pointer = GENERATE(&with_room, &without_room_of_its_own);
+  const Seen seen = seen_in([](int fd) { by_pointer(fd, &one); });
+  for (const auto make : {&make_libunwind_unwinder, &make_libdwfl_unwinder}) {
+    const auto unwinder = make(*seen.target);
+    CAPTURE(unwinder->name());
+    const UnwoundStack all = unwinder->unwind(seen.all), few = unwinder->unwind(as_proc_tells(seen.all));
+    REQUIRE(all.end == StackEnd::kComplete);
+    if (few.end == StackEnd::kRegistersUnknown) continue;
+    CHECK(few.end == StackEnd::kComplete);
+    CHECK(pcs(few) == pcs(all));
   }
 }
 
