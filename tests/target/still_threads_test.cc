@@ -48,23 +48,55 @@ Result<std::unique_ptr<LiveTarget>> capture(
   return target;
 }
 
+// A process of which each thread but the first waits for a byte, again and again.
+class Wakeable {
+ public:
+  explicit Wakeable(std::size_t waiting)
+      : waiting_(waiting), has_pipe_(pipe(wake_) == 0), child_([&](auto& ready) {
+          for (std::size_t i = 0; i < waiting; ++i)
+            std::thread([&] {
+              char c;
+              while (read(wake_[0], &c, 1) == 1) {}
+            }).detach();
+          ready();
+          block();
+        }) {}
+  ~Wakeable() {
+    close(wake_[0]);
+    close(wake_[1]);
+  }
+  Wakeable(const Wakeable&) = delete;
+  Wakeable& operator=(const Wakeable&) = delete;
+
+  pid_t pid() const { return child_.pid(); }
+  bool is_asleep() const { return has_pipe_ && child_.ready() && all_sleep(pid(), waiting_ + 1); }
+  bool wake_one() const { return write(wake_[1], "x", 1) == 1; }
+  // Lets each waiting thread run once: the one that has waited longest is waked first (Linux 5.5; before, all are).
+  bool run_all() const {
+    for (std::size_t i = 0; i < waiting_; ++i)
+      if (!wake_one() || !is_asleep()) return false;
+    return true;
+  }
+  // Whether /proc has them: otherwise all threads are stopped.
+  bool shows_registers() const { return see_threads(pid(), proc::tasks_of(pid())).refused == 0; }
+
+ private:
+  std::size_t waiting_;
+  int wake_[2] = {-1, -1};
+  bool has_pipe_;
+  ChildProcess child_;
+};
+
+constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
+volatile int words[kFar + 1];
+
 constexpr const char* kNoFile = "skipped: no /proc/PID/task/TID/syscall here";
 
 }  // namespace
 
 TEST_CASE("threads that sleep have not run, and a thread that was woken has", "[still_threads]") {
-  int wake[2];
-  REQUIRE(pipe(wake) == 0);
-  ChildProcess child([&](auto& ready) {
-    std::thread([&] {
-      char c;
-      while (read(wake[0], &c, 1) == 1) {}
-    }).detach();
-    ready();
-    block();
-  });
-  REQUIRE(child.ready());
-  REQUIRE(all_sleep(child.pid(), 2));
+  const Wakeable child(1);
+  REQUIRE(child.is_asleep());
   const auto tids = proc::tasks_of(child.pid());
   const SeenThreads seen = see_threads(child.pid(), tids);
   if (seen.refused != 0) {
@@ -80,11 +112,11 @@ TEST_CASE("threads that sleep have not run, and a thread that was woken has", "[
     CHECK_FALSE(thread.registers->has(kRbx));
   }
   CHECK(ran_since(child.pid(), seen).empty());
-  REQUIRE(write(wake[1], "x", 1) == 1);
+  REQUIRE(child.wake_one());
   for (int i = 0; i < 100'000 && ran_since(child.pid(), seen).empty(); ++i) std::this_thread::yield();
   CHECK(ran_since(child.pid(), seen) == std::vector<Tid>{tids[1]});
   // Seen again: of the one that has stood nothing but its count is read, the other is looked at anew.
-  REQUIRE(all_sleep(child.pid(), 2));
+  REQUIRE(child.is_asleep());
   const SeenThreads again = see_threads(child.pid(), tids, seen);
   REQUIRE(again.threads.size() == 2);
   CHECK(again.threads[0].schedstat == seen.threads[0].schedstat);
@@ -94,8 +126,6 @@ TEST_CASE("threads that sleep have not run, and a thread that was woken has", "[
   CHECK_FALSE(again.threads[1].count == seen.threads[1].count);
   CHECK(again.threads[1].registers);
   CHECK(ran_since(child.pid(), again).empty());
-  close(wake[0]);
-  close(wake[1]);
 }
 
 TEST_CASE("without the kernel's count of runs, the numbers of switches are compared", "[still_threads]") {
@@ -180,18 +210,8 @@ TEST_CASE("threads that are named are stopped, and no others", "[still_threads]"
 }
 
 TEST_CASE("a copy that was made while a thread ran is dropped, and made again", "[still_threads]") {
-  int wake[2];
-  REQUIRE(pipe(wake) == 0);
-  ChildProcess child([&](auto& ready) {
-    std::thread([&] {
-      char c;
-      while (read(wake[0], &c, 1) == 1) {}
-    }).detach();
-    ready();
-    block();
-  });
-  REQUIRE(child.ready());
-  REQUIRE(all_sleep(child.pid(), 2));
+  const Wakeable child(1);
+  REQUIRE(child.is_asleep());
   int walks = 0;
   const auto runs = [&](Tid tid) {
     return proc::read_file(fmt::format("/proc/{}/task/{}/schedstat", child.pid(), tid));
@@ -200,7 +220,7 @@ TEST_CASE("a copy that was made while a thread ran is dropped, and made again", 
   const auto target = capture(child.pid(), {StopPolicy::kAuto, {}}, [&] {
     if (++walks > 1) return;
     const auto before = runs(woken);
-    REQUIRE(write(wake[1], "x", 1) == 1);
+    REQUIRE(child.wake_one());
     for (int i = 0; i < 100'000; ++i) {
       const auto now = runs(woken);
       if (!before || !now || *now != *before) break;
@@ -210,8 +230,6 @@ TEST_CASE("a copy that was made while a thread ran is dropped, and made again", 
   REQUIRE(target);
   if ((*target)->method() != ReadMethod::kStopped) CHECK(walks > 1);
   CHECK((*target)->cuts().empty());
-  close(wake[0]);
-  close(wake[1]);
 }
 
 namespace {
@@ -223,49 +241,9 @@ CopyLimits patient() {
   return limits;
 }
 
-// A process of which each thread but the first waits for a byte, again and again.
-class Wakeable {
- public:
-  explicit Wakeable(std::size_t waiting)
-      : waiting_(waiting), has_pipe_(pipe(wake_) == 0), child_([&](auto& ready) {
-          for (std::size_t i = 0; i < waiting; ++i)
-            std::thread([&] {
-              char c;
-              while (read(wake_[0], &c, 1) == 1) {}
-            }).detach();
-          ready();
-          block();
-        }) {}
-  ~Wakeable() {
-    close(wake_[0]);
-    close(wake_[1]);
-  }
-  Wakeable(const Wakeable&) = delete;
-  Wakeable& operator=(const Wakeable&) = delete;
-
-  pid_t pid() const { return child_.pid(); }
-  bool is_asleep() const { return has_pipe_ && child_.ready() && all_sleep(pid(), waiting_ + 1); }
-  // Lets each waiting thread run once: the one that has waited longest is waked first (Linux 5.5; before, all are).
-  bool run_all() const {
-    for (std::size_t i = 0; i < waiting_; ++i)
-      if (write(wake_[1], "x", 1) != 1 || !is_asleep()) return false;
-    return true;
-  }
-  // Whether /proc has them: otherwise all threads are stopped.
-  bool shows_registers() const { return see_threads(pid(), proc::tasks_of(pid())).refused == 0; }
-
- private:
-  std::size_t waiting_;
-  int wake_[2] = {-1, -1};
-  bool has_pipe_;
-  ChildProcess child_;
-};
-
 }  // namespace
 
 TEST_CASE("few threads that run again and again are not stopped, many are", "[still_threads]") {
-  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
-  static volatile int words[kFar + 1];
   const std::size_t many = GENERATE(1u, 9u);
   const Wakeable process(many);
   REQUIRE(process.is_asleep());
@@ -296,8 +274,6 @@ TEST_CASE("few threads that run again and again are not stopped, many are", "[st
 }
 
 TEST_CASE("what a walk lacks that begins after the comparison is read, and compared once more", "[still_threads]") {
-  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
-  static volatile int words[kFar + 1];
   words[kFar] = 2;
   const Wakeable process(1);
   REQUIRE(process.is_asleep());
@@ -331,8 +307,6 @@ TEST_CASE("what a walk lacks that begins after the comparison is read, and compa
 }
 
 TEST_CASE("a thread that spins: stopped alone, or without registers", "[still_threads]") {
-  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
-  static volatile int words[kFar + 1];
   words[kFar] = 2;
   static std::atomic<bool> runs{true};
   ChildProcess child([](auto& ready) {
@@ -459,8 +433,6 @@ TEST_CASE("the copy of a stop is walked when the threads run again, or inside of
 
 TEST_CASE("a walk that had no time is made again on the copy, and a cut is reported only if that lacks something",
           "[still_threads]") {
-  constexpr std::size_t kFar = 1 << 20;  // farther than what is copied around a word
-  static volatile int words[kFar + 1];
   words[1] = 1;
   words[kFar] = 2;
   ChildProcess child([](auto& ready) {
